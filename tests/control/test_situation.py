@@ -250,7 +250,7 @@ def test_a_given_selectivity_keeps_its_growth():
     now = moment(growing(), {"sums": "h1", "reads": "h2"}, Rates.constant({"s": 400.0}, 20.0))
     nothing = attrs.evolve(now, known=attrs.evolve(now.known, sums=np.zeros((2, 4))))
     assert nothing.priced().operators["sums"].growth == Growth(0.5, 100.0)
-    quiet = attrs.evolve(now, known=attrs.evolve(now.known, rates={"s": (0.0, 0.0)}))
+    quiet = attrs.evolve(now, known=attrs.evolve(now.known, rates={"s": (0.0, 0.0)}, windows={}))
     assert quiet.priced().operators["sums"].growth is None
 
 

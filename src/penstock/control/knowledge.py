@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.cluster import base_name
 from penstock.control.flow import Floats, Flow, Ints
+from penstock.control.stretches import Stretch, over_windows
 from penstock.files import Document
 from penstock.load import OperatorStatistics, Statistics
 from penstock.network import Network
@@ -47,7 +48,10 @@ class Knowledge:
     operators
         Names, as the rows of the next one.
     sums
-        Array (operators, 4): tuples served, benchmark-core seconds of these, tuples tried, tuples put out.
+        Array (operators, 4): tuples served, benchmark-core seconds of these, tuples tried, tuples put out; the last two
+        of windows that have closed, where there are any.
+    windows
+        By operator over windows: what it counts from one closing to the next.
     rates
         By source: tuples/s in the last observations, the newest last.
     """
@@ -58,6 +62,7 @@ class Knowledge:
     looks: int = 0
     operators: tuple[str, ...] = ()
     sums: Floats = attrs.field(factory=lambda: np.zeros((0, 4)))
+    windows: Mapping[str, Stretch] = attrs.field(factory=dict)
     rates: Mapping[str, tuple[float, ...]] = attrs.field(factory=dict)
 
     def updated(self, seen: Observation, prior: Network) -> Knowledge:
@@ -65,7 +70,7 @@ class Knowledge:
 
         Where an engine knows only what a unit's tuples cost together, it is divided as the network's costs are to each
         other, or else those known so far, and counts the less the less sure it is. A cost that was learned stays until
-        something newer is learned, or it is more than there was time for.
+        something newer is learned, or it is more than there was time for; so does a selectivity.
         """
         names = tuple(prior.operators)
         before = self._of(names)
@@ -78,9 +83,9 @@ class Knowledge:
         faded = (before[:, 0] >= ENOUGH) & (sums[:, 0] < ENOUGH)
         sums[faded, 1] *= ENOUGH / sums[faded, 0]
         sums[faded, 0] = ENOUGH
-        if seen.operators == names:
-            sums += fresh
-        else:
+        stays = (before[:, 2] >= ENOUGH) & (sums[:, 2] < ENOUGH)
+        sums[stays, 2:] *= ENOUGH / sums[stays, 2, None]
+        if seen.operators != names:
             row = {name: k for k, name in enumerate(names)}
             base = np.array([row[base_name(name)] for name in seen.operators], np.int64)
             # What copies put out is counted once for all of them: the one that has tried most stands for it.
@@ -88,7 +93,13 @@ class Knowledge:
             order = np.argsort(fresh[:, 2], kind="stable")
             fullest[base[order]] = order
             fresh[fullest[base] != np.arange(len(base)), 2:] = 0.0
-            np.add.at(sums, base, fresh)
+            copies, fresh = fresh, np.zeros((len(names), 4))
+            np.add.at(fresh, base, copies)
+        windows = self._windows(prior, fresh, seen.period)
+        sums += fresh
+        for k, name in enumerate(names) if windows else ():
+            if name in windows:
+                sums[k, 2:] = windows[name].closed[1:]
         kept = max(self.long, math.ceil(SPAN / seen.period))
         rates = {}
         for name, count in zip(seen.sources, seen.entered.tolist(), strict=True):
@@ -98,7 +109,16 @@ class Knowledge:
             rates[name] = (*known, *fresh_rate)[-kept:]
         self._keep_up(sums, np.flatnonzero(faded), seen, prior)
         sums.setflags(write=False)
-        return attrs.evolve(self, looks=self.looks + 1, operators=names, sums=sums, rates=rates)
+        return attrs.evolve(self, looks=self.looks + 1, operators=names, sums=sums, rates=rates, windows=windows)
+
+    def _windows(self, network: Network, fresh: Floats, period: float) -> dict[str, Stretch]:
+        """Return what operators over windows have counted after one more look, which is by operator ``fresh``."""
+        found = {}
+        for operator, (tried, emitted) in zip(network.operators.values(), fresh[:, 2:].tolist(), strict=True):
+            if over_windows(operator):
+                before = self.windows.get(operator.name, Stretch())
+                found[operator.name] = before.after(operator, (period, tried, emitted), self._half(period), ENOUGH)
+        return found
 
     @staticmethod
     def _keep_up(sums: Floats, faded: Ints, seen: Observation, prior: Network) -> None:
@@ -122,7 +142,11 @@ class Knowledge:
 
     def _fading(self, period: float) -> float:
         """Return the share with which what was seen counts on after one more period (s)."""
-        return float(0.5 ** (period / min(self.half, HALF * period)))
+        return float(0.5 ** (period / self._half(period)))
+
+    def _half(self, period: float) -> float:
+        """Return the half-life (s) of who looks so often."""
+        return min(self.half, HALF * period)
 
     def _of(self, names: tuple[str, ...]) -> Floats:
         """Return the sums of some operators, array (names, 4); 0 where nothing is known."""
@@ -220,12 +244,22 @@ class Knowledge:
         """Return the rate of each source (tuples/s) at which selectivities were learned, array (sources,).
 
         It is a mean in which each look weighs as it does in the sums. An output that never grows is then right at
-        any rate: the selectivity is what was put out over the sum of the same rates.
+        any rate: the selectivity is what was put out over the sum of the same rates. Those of windows were learned at
+        the rates that `paced` says.
         """
         found = np.zeros(len(network.sources))
         for k, name in enumerate(network.sources):
             if rates := self.rates.get(name, ()):
                 found[k] = np.average(rates, weights=self._fading(period) ** np.arange(len(rates))[::-1])
+        return found
+
+    def paced(self, flow: Flow, arrivals: Floats) -> Floats:
+        """Return rates of inputs (tuples/s), array (inputs,), with those at which windows have learned instead."""
+        found = arrivals.copy()
+        for k, name in enumerate(flow.network.operators):
+            seconds, tried, _ = self.windows[name].closed if name in self.windows else (0.0, 0.0, 0.0)
+            if seconds:
+                found[flow.reader == k] = tried / seconds
         return found
 
     def statistics(self, network: Network) -> Statistics:
@@ -247,7 +281,9 @@ class Knowledge:
         """Return what `document` wrote."""
         rates = {name: tuple(row) for name, row in document["rates"].items()}
         sums = np.array(document["sums"], float).reshape(-1, 4)
-        return cls(**{**document, "operators": tuple(document["operators"]), "sums": sums, "rates": rates})
+        windows = {name: Stretch.read(row) for name, row in document.get("windows", {}).items()}
+        names = tuple(document["operators"])
+        return cls(**{**document, "operators": names, "sums": sums, "rates": rates, "windows": windows})
 
 
 def _cost(sums: Floats, given: Sequence[float] | None) -> float | None:

@@ -425,8 +425,8 @@ class Situation:
         if not any(network.operators[name].growth for name in learned):
             return network
         rates = self.known.learned_at(self.network, self.seen.period)
-        arrivals = self.flow.run(rates[:, None], *self.costs, self.seen.keep)[1]
-        return growing_from(network, learned, arrivals[:, 0])
+        arrivals = self.flow.run(rates[:, None], *self.costs, self.seen.keep)[1][:, 0]
+        return growing_from(network, learned, self.known.paced(self.flow, arrivals))
 
     def model(self, network: Network | None = None) -> LoadModel:
         """Return the load model of a network (this one) under the last rates."""
