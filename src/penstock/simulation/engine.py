@@ -222,7 +222,8 @@ class SimulationEngine:
         if any("#" in name for name in self._sim.run.units):
             raise InputError("hosts with copies of operators do not decide alone")
         self._alone = Alone(change.to, self._sim)
-        self._sim.keep({})
+        if not change.to:
+            self._sim.keep({})  # else what is in force holds until a table is looked up
 
     def _limit(self, change: Change, _plan: Plan) -> None:
         if change.name not in self._sim.network.sources:
