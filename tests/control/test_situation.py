@@ -14,7 +14,6 @@ from penstock.control.flow import Flow
 from penstock.control.goals import Goals
 from penstock.control.knowledge import Knowledge
 from penstock.control.policies import policies
-from penstock.control.policies.admit import admit
 from penstock.control.situation import BATCH, SHORT, Situation
 from penstock.control.tables import priced
 from penstock.latency.fragments import divisible
@@ -22,7 +21,7 @@ from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.model import Growth
 from penstock.simulation.options import MicroBatch
-from penstock.steering import Admit, HostSeen, UnitSeen
+from penstock.steering import HostSeen, UnitSeen
 from penstock.workload import Rates
 
 RNG = np.random.default_rng(0)
@@ -159,27 +158,6 @@ def test_parts_of_a_query_read_nothing_of_each_other(seed):
         assert reached == set(part)
 
 
-def query(name, source, cost):
-    """Return a query of one operator."""
-    return Network.of(
-        name, [Source(name=source)],
-        [Operator(name=name, kind="map", inputs=(source,), cost=(cost,), selectivity=(1.0,))],
-        [Sink(name=f"{name}-out", input=name)],
-    )  # fmt: skip
-
-
-def test_what_is_late_already_is_no_reason_to_refuse():
-    """Beside a query that waits too long another is attached where it makes nothing wait longer, and else refused."""
-    now = moment(two_queries(0.03), TOGETHER, stepped((20, 60.0)), 2)
-    assert now.worst() > now.goals.bound
-    small = admit(now, Admit(query("small", "s1", 0.002)))
-    assert dict(small.plan.placement or {}) == {"small": "h2"}
-    assert "nothing waits longer" in small.why
-    large = admit(now, Admit(query("large", "s1", 0.5)))
-    assert large.plan.empty
-    assert "large is refused: large-out" in large.why
-
-
 def test_what_waits_before_its_drop_is_work_as_far_as_it_will_be_kept():
     """Tuples that wait before a drop count by the fraction that will hold, those behind it as a whole."""
     now = moment(two_queries(), APART, stepped((20, 50.0)), 2)
@@ -281,25 +259,6 @@ def test_what_waits_is_followed_where_sources_outnumber_operators():
     )
     coming = flow.follows(np.array([5.0]), np.ones(3), group=np.zeros(1, np.int64))
     assert coming.tolist() == [0.0]
-
-
-def test_a_query_is_admitted_while_only_a_copy_is_alive():
-    """A query is decided about where of an operator that runs only the second copy is left."""
-    network = Network.of(
-        "k",
-        [Source(name="s", format="nexmark")],
-        [Operator(name="a", kind="map", inputs=("s",), cost=(0.002,), selectivity=(1.0,))],
-        [Sink(name="z", input="a")],
-    )
-    now = moment(network, {"a": "h1", "a#2": "h2"}, stepped((20, 50.0), sources=("s",)), 2)
-    added = Network.of(
-        "new",
-        [Source(name="s", format="nexmark")],
-        [Operator(name="b", kind="map", inputs=("s",), cost=(0.001,), selectivity=(1.0,))],
-        [Sink(name="y", input="b")],
-    )
-    found = admit(having(now, down=frozenset({"h1"})), Admit(network=added))
-    assert dict(found.plan.placement or {}).get("b") == "h2"
 
 
 def test_nothing_is_dropped_where_no_host_is_up():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from penstock.cluster import Cluster, Placement, base_name
@@ -20,12 +21,15 @@ from penstock.workload import Rates
 LONGER = 1e-6
 """Share by which a wait must grow to be a longer one."""
 
+FULL = 1 - 1e-9
+"""Quota of a host of which all may be used: at 1 the mean load would be without a limit."""
+
 
 def admit(now: Situation, asked: Admit) -> Proposal:
-    """Decide on a query under the rates and costs of late, with the latency bound of the goals.
+    """Decide on a query under the rates and costs of late, over the horizon and with the latency bound of the goals.
 
     Source: Chandramouli et al., section V (admission). Operators that run stay where they are; dead hosts and those
-    that are to become empty get nothing.
+    that are to become empty get nothing, and no host gets more than it can work off.
 
     Returns
     -------
@@ -56,7 +60,7 @@ def admit(now: Situation, asked: Admit) -> Proposal:
         running = Setting(network=priced, cluster=cluster, placement=placed, rates=rates)
         found = admission(running, asked.network, now.goals.bound)
     except Infeasible as error:
-        return _refused(name, error.reason)
+        return _refused(name, f"{error.reason}; {_most_room(now)}")
     worst, late = found.after.total.worst, _made_late(found)
     if late:
         return _refused(name, f"{', '.join(late)} would wait {worst:.3g} s, more than {now.goals.bound:g} s", worst)
@@ -94,17 +98,30 @@ def _refused(name: str, why: str, worst: float | None = None) -> Proposal:
     )
 
 
+def _most_room(now: Situation) -> str:
+    """Return which host that may get something has most room, for people."""
+    load = now.host_load(now.where()).mean(axis=1)
+    room, k = max((now.usable[k] - load[k], k) for k, name in enumerate(now.hosts) if name not in now.draining)
+    return f"most room is on {now.hosts[k]}, {max(room, 0.0):.3g} of {now.usable[k]:.3g}"
+
+
 def _open(now: Situation) -> Cluster:
-    """Return the cluster of the hosts that may get something new."""
-    cluster = now.cluster()
-    if not now.draining & set(cluster.hosts):
-        return cluster
-    return cluster.having(host for name, host in cluster.hosts.items() if name not in now.draining)
+    """Return the cluster of the hosts that may get something new, each with what it can work off.
+
+    A mean load beyond that is a backlog that grows for good, however long it takes to miss the bound.
+    """
+    room = dict(zip(now.hosts, now.usable.tolist(), strict=True))
+    return now.seen.cluster.having(
+        attrs.evolve(now.seen.cluster.hosts[name], capacity=max(room[name], 1e-9), quota=FULL)
+        for name in now.hosts
+        if name not in now.draining
+    )
 
 
 def _rates(now: Situation, whole: Network, asked: Admit) -> Rates:
-    """Return the last rates of what runs, and the highest that a new source is said to have."""
-    known = dict(zip(now.network.sources, now.rates, strict=True))
+    """Return the last rates of what runs over and over until the horizon, and the highest that a new source has."""
+    looks = np.arange(max(1, round(now.goals.horizon / now.seen.period))) % now.rates.shape[1]
+    known = dict(zip(now.network.sources, now.rates[:, looks], strict=True))
     found = {}
     for name in whole.sources:
         if name in known:
@@ -112,5 +129,5 @@ def _rates(now: Situation, whole: Network, asked: Admit) -> Rates:
         else:
             told = asked.rates is not None and name in asked.rates.sources
             most = float(asked.rates.of_source(name).max()) if told and asked.rates is not None else 0.0
-            found[name] = np.full(now.rates.shape[1], most)
+            found[name] = np.full(looks.size, most)
     return Rates.of(now.seen.period, found)

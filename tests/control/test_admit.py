@@ -1,0 +1,88 @@
+"""Queries that somebody asks for: what is attached beside what runs, and what is refused."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from engines import APART, TOGETHER, simulated, stepped, two_queries
+
+from penstock.control.flow import Flow
+from penstock.control.goals import Goals
+from penstock.control.knowledge import Knowledge
+from penstock.control.policies.admit import admit
+from penstock.control.situation import Situation
+from penstock.network import Network, Operator, Sink, Source
+from penstock.steering import Admit
+
+
+def moment(network, placement, rates, hosts=2, looks=8):
+    """Return a moment some seconds after the start."""
+    engine, known = simulated(network, placement, rates, hosts), Knowledge()
+    for at in range(1, looks + 1):
+        engine.wait(float(at))
+        seen = engine.observe()
+        known = known.updated(seen, network)
+    return Situation(seen=seen, known=known, flow=Flow.of(network), goals=Goals())
+
+
+def query(name, source, cost):
+    """Return a query of one operator."""
+    return Network.of(
+        name, [Source(name=source)],
+        [Operator(name=name, kind="map", inputs=(source,), cost=(cost,), selectivity=(1.0,))],
+        [Sink(name=f"{name}-out", input=name)],
+    )  # fmt: skip
+
+
+def test_what_is_late_already_is_no_reason_to_refuse():
+    """Beside a query that waits too long another is attached where it makes nothing wait longer, and else refused."""
+    now = moment(two_queries(0.03), TOGETHER, stepped((20, 60.0)))
+    assert now.worst() > now.goals.bound
+    small = admit(now, Admit(query("small", "s1", 0.002)))
+    assert dict(small.plan.placement or {}) == {"small": "h2"}
+    assert "nothing waits longer" in small.why
+    large = admit(now, Admit(query("large", "s1", 0.5)))
+    assert large.plan.empty
+    assert "large is refused: no host has room for 'large'" in large.why
+    assert "most room is on h2" in large.why
+
+
+@pytest.mark.parametrize("slow", [1.0, 0.8])
+def test_no_host_gets_more_than_it_can_work_off(slow):
+    """A query is attached just below what its host can work off and refused just above, however slowly that shows."""
+    now = moment(two_queries(), TOGETHER, stepped((20, 60.0)), 1)
+    row = attrs.evolve(now.seen.hosts["h1"], speed=slow)
+    now = attrs.evolve(now, seen=attrs.evolve(now.seen, hosts={"h1": row}))
+    room = float(now.usable[0] - now.host_load(now.where()).mean())
+    for share, fits in ((0.98, True), (1.02, False)):
+        found = admit(now, Admit(query("new", "s1", share * room / 60)))
+        assert found.plan.empty is not fits
+        assert ("fits" if fits else "most room is on h1") in found.why
+
+
+def test_a_burst_of_late_is_expected_again_until_the_horizon():
+    """A query that waits too long only if the last seconds come over and over is refused, though the mean load fits."""
+    now = moment(two_queries(), APART, stepped((2, 100.0), (5, 10.0), (2, 100.0)), looks=9)
+    for bound, fits in ((1.5, False), (2.5, True)):
+        found = admit(attrs.evolve(now, goals=Goals(bound=bound)), Admit(query("new", "s1", 0.011)))
+        assert found.plan.empty is not fits
+        assert ("within" if fits else "would wait 2.16 s, more than 1.5 s") in found.why
+
+
+def test_a_query_is_admitted_while_only_a_copy_is_alive():
+    """A query is decided about where of an operator that runs only the second copy is left."""
+    network = Network.of(
+        "k",
+        [Source(name="s", format="nexmark")],
+        [Operator(name="a", kind="map", inputs=("s",), cost=(0.002,), selectivity=(1.0,))],
+        [Sink(name="z", input="a")],
+    )
+    now = moment(network, {"a": "h1", "a#2": "h2"}, stepped((20, 50.0), sources=("s",)), 2)
+    added = Network.of(
+        "new",
+        [Source(name="s", format="nexmark")],
+        [Operator(name="b", kind="map", inputs=("s",), cost=(0.001,), selectivity=(1.0,))],
+        [Sink(name="y", input="b")],
+    )
+    found = admit(attrs.evolve(now, seen=attrs.evolve(now.seen, down=frozenset({"h1"}))), Admit(added))
+    assert dict(found.plan.placement or {}).get("b") == "h2"
