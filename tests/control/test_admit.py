@@ -6,12 +6,13 @@ import attrs
 import pytest
 from engines import APART, TOGETHER, simulated, stepped, two_queries
 
+from penstock.control.controller import admitted
 from penstock.control.flow import Flow
 from penstock.control.goals import Goals
 from penstock.control.knowledge import Knowledge
 from penstock.control.policies.admit import admit
 from penstock.control.situation import Situation
-from penstock.network import Network, Operator, Sink, Source
+from penstock.network import Network, Operator, Sink, Source, network_document
 from penstock.steering import Admit
 
 
@@ -86,3 +87,22 @@ def test_a_query_is_admitted_while_only_a_copy_is_alive():
     )
     found = admit(attrs.evolve(now, seen=attrs.evolve(now.seen, down=frozenset({"h1"}))), Admit(added))
     assert dict(found.plan.placement or {}).get("b") == "h2"
+
+
+@pytest.mark.parametrize(
+    ("asked", "whose"),
+    [
+        ({}, "5 s"),
+        ({"latency": 0.5}, "0.5 s, as asked for"),
+        ({"latency": 8.0}, "5 s, the controller's bound"),
+        ({"latency": 8.0, "sinks": {"new-out": 0.5}}, "new-out within 0.5 s"),
+    ],
+)
+def test_the_stricter_bound_counts(asked, whose):
+    """A query is judged by the stricter of the bounds of who asks and of the controller, and the answer says which."""
+    now = moment(two_queries(), APART, stepped((2, 100.0), (5, 10.0), (2, 100.0)), looks=9)
+    for cost, fits in ((0.005, True), (0.011, "0.5" not in whose)):
+        new = network_document(query("new", "s1", cost))
+        found = admitted({"network": new, **asked})(now)
+        assert found.plan.empty is not fits
+        assert (whose if fits else "would wait 2.16 s, more than 0.5 s") in found.why

@@ -257,6 +257,19 @@ def test_controller_at_work_is_reached(penstock, network, here, examples):
     assert penstock("status", "--json").document["alive"] is False
 
 
+def test_a_query_is_asked_for_with_its_bounds(penstock, network, here, examples, monkeypatch):
+    """The bounds of the command line reach the controller with the query."""
+    asked = []
+    monkeypatch.setattr(Folder, "known", True)
+    monkeypatch.setattr(Folder, "ask", lambda _, kind, given: asked.append((kind, given)) or {"done": False, "why": ""})
+    penstock(
+        "admit", network, examples / "two-chains" / "alarm.toml", "--hosts", 2, "--rates", "clicks=100,buys=20",
+        "--placement", PLACED, "--latency", 4, "--sink-latency", "dashboard=2", "--apply", "--directory", "somewhere",
+    )  # fmt: skip
+    ((kind, given),) = asked
+    assert (kind, given["latency"], given["sinks"]) == ("admit", 4.0, {"dashboard": 2.0})
+
+
 @pytest.mark.parametrize(
     ("command", "answer", "words"),
     [

@@ -81,7 +81,7 @@ def command(
     if query.apply:
         document |= {
             "applied": False,
-            **(_attached(added, running, expected, query.directory) if found.admitted else {}),
+            **(_attached(added, running, expected, query.directory, bound, bounds) if found.admitted else {}),
         }
         if document["applied"]:
             # The controller decides by what runs now.
@@ -134,7 +134,9 @@ def _show(document: Document, bounds: dict[str, float], model: str) -> None:
         common.say(f"{'attached' if document['applied'] else 'not attached'}: {reasons[0]}")
 
 
-def _attached(added: Network, running: Network, rates: Rates, directory: str | None) -> Document:
+def _attached(
+    added: Network, running: Network, rates: Rates, directory: str | None, bound: float, sinks: dict[str, float]
+) -> Document:
     """Ask the controller at work, wherever it was started, to attach a query, and return what it says."""
     from penstock.control.folder import folder_of
     from penstock.network import network_document
@@ -142,6 +144,7 @@ def _attached(added: Network, running: Network, rates: Rates, directory: str | N
 
     most = {name: float(rates.of_source(name).max()) for name in added.sources}
     answer = folder_of(directory).ask(
-        "admit", {"network": network_document(settled(added, running.sources)), "rates": most}
+        "admit",
+        {"network": network_document(settled(added, running.sources)), "rates": most, "latency": bound, "sinks": sinks},
     )
     return {"applied": bool(answer["done"]), "controller": answer}

@@ -353,11 +353,19 @@ def moved(given: Document) -> Proposing:
 
 
 def admitted(given: Document) -> Proposing:
-    """Return what makes a proposal of a query that was asked for: ``network``, ``rates`` by source."""
+    """Return what makes a proposal of a query that was asked for.
+
+    Parameters
+    ----------
+    given
+        ``network``, and where they are known ``rates`` by source, the bound ``latency`` (s) and those of ``sinks``.
+    """
     network = read_network_document(given["network"])
     told = {name: float(rate) for name, rate in dict(given.get("rates") or {}).items()}
     rates = Rates.constant(told) if told else None
-    return lambda now: admit(now, Admit(network, rates))
+    bound = None if given.get("latency") is None else float(given["latency"])
+    sinks = {name: float(value) for name, value in dict(given.get("sinks") or {}).items()}
+    return lambda now: admit(now, Admit(network, rates, bound, sinks))
 
 
 def status_of(turned: Turned, state: State) -> Document:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from penstock.network import Network
@@ -41,11 +43,21 @@ class NewRates:
 class Admit:
     """Somebody asks to attach queries: a network of their own, whose sources may be those that run already.
 
-    ``rates`` are those of its own sources from the moment it is attached, where they are known.
+    Attributes
+    ----------
+    network
+        The queries.
+    rates
+        Those of its own sources from the moment it is attached, where they are known.
+    bound, sinks
+        Latency (s) that no sink may exceed, and that single ones may not, where they are stricter than the
+        controller's.
     """
 
     network: Network
     rates: Rates | None = None
+    bound: float | None = None
+    sinks: Mapping[str, float] = attrs.field(factory=dict)
 
 
 Event = Kill | Recover | Slow | NewRates | Admit

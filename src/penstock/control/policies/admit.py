@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 import numpy as np
 
@@ -26,10 +28,11 @@ FULL = 1 - 1e-9
 
 
 def admit(now: Situation, asked: Admit) -> Proposal:
-    """Decide on a query under the rates and costs of late, over the horizon and with the latency bound of the goals.
+    """Decide on a query under the rates and costs of late, over the horizon.
 
     Source: Chandramouli et al., section V (admission). Operators that run stay where they are; dead hosts and those
-    that are to become empty get nothing, and no host gets more than it can work off.
+    that are to become empty get nothing, and no host gets more than it can work off. Of the latency bounds of who asks
+    and of the goals the stricter one counts.
 
     Returns
     -------
@@ -53,36 +56,68 @@ def admit(now: Situation, asked: Admit) -> Proposal:
         raise NotReady("every host is down or to become empty")
     priced, cluster, rates = now.priced(), _open(now), _rates(now, whole, asked)
     placed = Placement({name: host for name, host in now.seen.placement.items() if host in cluster.hosts})
-    name = asked.network.name
+    name, limits = asked.network.name, _Limits.of(now, asked)
     if any(base_name(unit) not in {base_name(other) for other in placed} for unit in now.seen.placement):
         raise NotReady("an operator is on a host that is down or to become empty")
     try:
         running = Setting(network=priced, cluster=cluster, placement=placed, rates=rates)
-        found = admission(running, asked.network, now.goals.bound)
+        found = admission(running, asked.network, limits.bound, sinks=limits.sinks)
     except Infeasible as error:
         return _refused(name, f"{error.reason}; {_most_room(now)}")
-    worst, late = found.after.total.worst, _made_late(found)
+    worst, late = found.after.total.worst, _made_late(found, limits)
     if late:
-        return _refused(name, f"{', '.join(late)} would wait {worst:.3g} s, more than {now.goals.bound:g} s", worst)
+        return _refused(name, limits.missed(found, late), worst)
     need = load_model(merged(priced, asked.network), rates).mean_load.sum()
     return Proposal(
         policy="admit",
         plan=Plan(network=whole, placement=dict(found.placement)),
-        why=f"{name} fits: the longest wait becomes {worst:.3g} s, within {now.goals.bound:g} s"
+        why=f"{name} fits: the longest wait becomes {worst:.3g} s, within {limits}"
         if found.admitted
         else f"{name} fits: nothing waits longer for it, though {', '.join(found.breaks)} would for more than "
-        f"{now.goals.bound:g} s if nothing were dropped",
+        f"{limits} if nothing were dropped",
         expected={"worst": worst, "otherwise": found.before.total.worst if found.before else 0.0, "load": float(need)},
         asked=True,
     )
 
 
-def _made_late(found: Admission) -> list[str]:
+@attrs.frozen
+class _Limits:
+    """The latency that no sink may exceed, and single ones may not (s), and who wants it."""
+
+    bound: float
+    sinks: Mapping[str, float]
+    whose: str = ""
+
+    @classmethod
+    def of(cls, now: Situation, asked: Admit) -> _Limits:
+        mine = now.goals.bound
+        bound = mine if asked.bound is None else min(mine, asked.bound)
+        whose = "" if asked.bound is None else ", as asked for" if bound < mine else ", the controller's bound"
+        return cls(bound, {name: value for name, value in asked.sinks.items() if value < bound}, whose)
+
+    def __str__(self) -> str:
+        single = ", ".join(f"{name} within {value:g} s" for name, value in self.sinks.items())
+        return f"{self.bound:g} s{self.whose}{f', and {single}' if single else ''}"
+
+    def missed(self, found: Admission, late: list[str]) -> str:
+        """Say which bounds would be missed."""
+        tight = [name for name in late if name in self.sinks]
+        said = [f"{n} would wait {found.after.sinks[n].worst:.3g} s, more than {self.sinks[n]:g} s" for n in tight]
+        if rest := [name for name in late if name not in tight]:
+            worst = found.after.total.worst
+            said.append(f"{', '.join(rest)} would wait {worst:.3g} s, more than {self.bound:g} s{self.whose}")
+        return "; ".join(said)
+
+
+def _made_late(found: Admission, limits: _Limits) -> list[str]:
     """Return what misses the bound because of the query: its own sinks, and those that would wait longer than now."""
     if found.admitted:
         return []
     before = {} if found.before is None else found.before.sinks
-    limit = {name: max(found.bound, before[name].worst if name in before else 0.0) for name in found.after.sinks}
+    limit = {
+        name: max(limits.sinks.get(name, found.bound), before[name].worst if name in before else 0.0)
+        for name in found.after.sinks
+    }
     late = [name for name, row in found.after.sinks.items() if row.worst > limit[name] * (1 + LONGER)]
     known = found.before is not None and found.after.total.worst <= found.before.total.worst * (1 + LONGER)
     return [name for name in found.breaks if name in late or (name not in limit and not known)]
