@@ -33,6 +33,9 @@ from penstock.workload import Rates
 SAVED = 0.5
 """Seconds between two writings of the state where nothing was decided."""
 
+DAMAGED = (LookupError, TypeError, ValueError, AttributeError)
+"""What reading a document raises that others have written, or that is damaged."""
+
 Report = Callable[[str, float], None]
 
 
@@ -265,7 +268,11 @@ class Controller:
             self._stop = True
             self.folder.reply(request.identity, {"done": True, "why": "stopped"})
         elif request.kind in makers:
-            self._asked.append(Asked(request.identity, makers[request.kind](request.given)))
+            try:
+                self._asked.append(Asked(request.identity, makers[request.kind](request.given)))
+            except (InputError, *DAMAGED) as error:
+                why = f"what is asked for cannot be read: {_lacking(error)}"
+                self.folder.reply(request.identity, {"done": False, "why": why, "wrong": True})
         else:
             self.folder.reply(request.identity, {"done": False, "why": f"{request.kind!r} is nothing to ask for"})
 
@@ -276,20 +283,43 @@ def left_by(folder: Folder, identity: Mapping[str, object]) -> Document | None:
     Raises
     ------
     InputError
-        If that was another run.
+        If that was another run, or is damaged.
     """
     known = folder.read()
     if known is None or known.get("over"):
         return None
     mine = json.loads(json.dumps(dict(identity)))  # as a file would have it
-    if known["identity"] != mine:
-        differs = sorted(key for key in mine if known["identity"].get(key) != mine[key])
+    if known.get("identity") != mine:
+        theirs = known.get("identity")
+        if not isinstance(theirs, dict):
+            raise _damaged(folder, "expected the table 'identity'")
+        differs = sorted(key for key in mine if theirs.get(key) != mine[key])
         raise InputError(
             f"a controller with other {', '.join(differs) or 'options'} was stopped here and is not over",
             file=str(folder.directory),
             hint="name another --directory, or begin anew with --fresh",
         )
+    try:
+        # Whatever is damaged is found before anything runs.
+        state = State.read(known["state"])
+        float(state.at), int(known["told"])
+        for at, plan in state.journal:
+            float(at), read_plan(plan)
+        for number, _ in known.get("waiting", ()):
+            int(number)
+        float(known.get("begun", 0.0)), Totals.read(known.get("status", {}).get("totals"))
+    except (InputError, *DAMAGED) as error:
+        raise _damaged(folder, _lacking(error)) from None
     return known
+
+
+def _damaged(folder: Folder, why: str) -> InputError:
+    return InputError(f"is damaged: {why}", file=str(folder.path / "state.json"), hint="begin anew with --fresh")
+
+
+def _lacking(error: Exception) -> str:
+    """Return for people why a document cannot be read."""
+    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
 
 
 def drained(given: Document) -> Proposing:
