@@ -14,7 +14,7 @@ from penstock.api.spelling import naming_parameters
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, read_cluster, read_placement
 from penstock.errors import InputError
-from penstock.files import suggest
+from penstock.files import Document, suggest
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import model_of
 from penstock.load import LoadModel, Statistics, load_model, read_statistics
@@ -22,7 +22,8 @@ from penstock.network import Network, read_network
 from penstock.placement import Answer, Problem, terms_of
 from penstock.placement import place as decide
 from penstock.shedding import PLANNERS, LookUp, Question, build_program, build_table, optimum
-from penstock.shedding.answer import WITHOUT_TABLE
+from penstock.shedding.answer import WITHOUT_TABLE, look_up_document
+from penstock.shedding.room import rooms, shares, told
 from penstock.shedding.runs import Run
 from penstock.simulation import Options, SimulationResult
 from penstock.simulation import simulate as run
@@ -189,6 +190,8 @@ class Shed:
         Whether the plan keeps every host within its capacity.
     load
         By host, as a share of its capacity.
+    notes
+        What is left out, and what plans may fill of hosts whose batches take a part.
     """
 
     keep: Mapping[str, float]
@@ -197,6 +200,7 @@ class Shed:
     full: float
     feasible: bool
     load: Mapping[str, float]
+    notes: tuple[str, ...] = ()
 
 
 @naming_parameters()
@@ -207,6 +211,7 @@ def shed(
     hosts: Hosts = 2,
     *,
     planner: str = "exact",
+    statistics: Path | Statistics | None = None,
     **promise: Unpack[Promise],
 ) -> Shed:
     """Decide what to drop when sources bring these rates; as ``penstock shed``.
@@ -215,6 +220,8 @@ def shed(
     ----------
     at
         Tuples a second, by source.
+    statistics
+        Overheads and factors of hosts: where a cluster file says that they work in micro-batches, plans leave room.
     promise
         ``upto`` bounds the region of the plan table, twice ``at`` by default; ``error`` is the share of the optimum
         that it may lose, 0.05 by default.
@@ -235,26 +242,30 @@ def shed(
     network = _network(network)
     cluster = _cluster(hosts, network)
     placed = _placement(placement, network, cluster)
-    program, rates = build_program(network, cluster, placed), _at(network, at)
+    room = rooms(network, cluster, placed, _statistics(statistics, network))
+    program, rates = build_program(network, cluster, placed).leaving(shares(cluster, room)), _at(network, at)
     if (direct := WITHOUT_TABLE.get(planner)) is not None:
-        found = direct(program, cluster, placed, rates)
-        told = {name: found[name] for name in ("keep", "score", "optimum", "full", "feasible")}
-        return Shed(**told, load={name: row["load"] for name, row in found["hosts"].items()})
+        return _shed(told(direct(program, cluster, placed, rates), room))
     run = Run.of(program, rates)
-    program, exact = run.program, optimum(run.program)
     most = 2 * rates if upto is None else _at(network, upto)
     if (most < rates).any():
         raise InputError("expected rates of at least those of at", at="upto")
-    kept = LookUp(program, build_table(planner, Question(exact, most, error))).plan(rates)
-    load = run.load(kept)
-    return Shed(
-        keep=run.keep(rates, kept),
-        score=program.score(kept),
-        optimum=program.score(exact.plan(rates)),
-        full=program.score(program.flow(rates)),
-        feasible=program.feasible(kept),
-        load={name: float(load[k]) for k, name in enumerate(program.resources[: program.hosts])},
-    )
+    question = Question(optimum(run.program), most, error)
+    look_up = LookUp(run.program, build_table(planner, question))
+    return _shed(told(look_up_document(look_up, question, rates, run), room))
+
+
+def _shed(found: Document) -> Shed:
+    """Return the value of what the command would print."""
+    told = {name: found[name] for name in ("keep", "score", "optimum", "full", "feasible")}
+    load = {name: row["load"] for name, row in found["hosts"].items()}
+    return Shed(**told, load=load, notes=tuple(found.get("notes", ())))
+
+
+def _statistics(given: Path | Statistics | None, network: Network) -> Statistics:
+    if isinstance(given, Statistics):
+        return given
+    return Statistics() if given is None else read_statistics(given, network)
 
 
 def _network(given: Planned) -> Network:

@@ -142,7 +142,7 @@ def command(
     job = Job(
         network=graph, cluster=cluster, placement=placed, folder=folder, rates=expected, keep=fractions,
         statistics=Record.of_user().applied(known, cluster), scheduled=inputs.rates is not None,
-        shedder=_shedder(drop, graph, cluster, placed), seconds=end.seconds, once=end.once, seed=answer.seed,
+        shedder=_shedder(drop, graph, cluster, placed, known), seconds=end.seconds, once=end.once, seed=answer.seed,
         young=YOUNG if any(cluster.hosts[name].spark is None for name in placed.values()) else 0.0,
     )  # fmt: skip
     told = _modes(graph, cluster, placed, end)
@@ -201,15 +201,24 @@ def _check_placed(graph: Network, cluster: Cluster, placed: Placement, drop: Dro
             raise InputError("learns from operators without copies only", at="--learn", hint="place each once")
 
 
-def _shedder(drop: DropOptions, network: Network, cluster: Cluster, placement: Placement) -> Shedder | None:
+def _shedder(
+    drop: DropOptions, network: Network, cluster: Cluster, placement: Placement, known: Statistics
+) -> Shedder | None:
     if drop.plan is None:
         return None
+    from penstock.latency.real_time import batched
     from penstock.shedding import read_table
     from penstock.shedding.live import Shed, Shedder
+    from penstock.shedding.room import rooms, stale
 
     usual = PROMPT_PERIOD if cluster.spark.mode == "real-time" else cluster.spark.trigger
     period = usual if drop.control_period is None else drop.control_period
-    return Shedder.of(Shed(table=read_table(drop.plan), period=period), network, cluster, placement, None)
+    table = read_table(drop.plan)
+    shedder = Shedder.of(Shed(table=table, period=period), network, cluster, placement, None)
+    # Hosts that penstock starts itself work in micro-batches, whether or not a file has said so.
+    for line in stale(table, cluster, rooms(network, cluster, placement, known, batched(network, cluster.spark))):
+        common.note(line)
+    return shedder
 
 
 def _modes(graph: Network, cluster: Cluster, placed: Placement, end: EndOptions) -> Document:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from penstock.cli import common, options
-from penstock.errors import Infeasible, InputError
+from penstock.errors import Infeasible, InputError, locating
 from penstock.files import Document, suggest
 from penstock.pictures.save import kind_of
 from penstock.units import decimal
 
 if TYPE_CHECKING:
+    from penstock.cluster import Cluster, Placement
+    from penstock.load import Statistics
     from penstock.network import Network
-    from penstock.shedding import LookUp, Program, Question
+    from penstock.shedding import LookUp, PlanTable, Program, Question
     from penstock.shedding.program import Matrix
+    from penstock.shedding.room import Room
     from penstock.shedding.runs import Run
 
 
@@ -72,22 +76,22 @@ def command(
     --placement views=h1,scored=h2,paid=h1,billed=h2 --planner d-fit --at clicks=400,buys=150
     """
     from penstock.cli import reading
-    from penstock.shedding import build_program
 
-    graph, _, cluster = reading.get_deployment(network)
+    graph, known, cluster = reading.get_deployment(network)
     placed = reading.get_placement(placement, graph, cluster)
     rates = _rates(at, graph, "--at")
     _check(wish, plot)
-    program = build_program(graph, cluster, placed)
+    program, found, table = _program(graph, known, cluster, placed, wish.plan)
     from penstock.shedding import Question, optimum
     from penstock.shedding.answer import WITHOUT_TABLE
+    from penstock.shedding.room import told
     from penstock.shedding.runs import Run
 
     if (direct := WITHOUT_TABLE.get(wish.planner or "")) is not None:
         if wish.save is not None or plot is not None:
             raise InputError(f"{wish.planner} answers from the placement alone: there is no table", at="--planner")
         begun = time.perf_counter()
-        document = direct(program, cluster, placed, rates)
+        document = told(direct(program, cluster, placed, rates), found)
         seconds = time.perf_counter() - begun
         _show(document | {"seconds": seconds, "lookup": seconds}, graph, json=answer.json)
         return
@@ -104,12 +108,30 @@ def command(
         )
     program = run.program
     question = Question(optimum(program), most, wish.error, _scale(wish.workload), wish.budget)
-    document = _planned(run, question, rates, wish)
+    document = told(_planned(run, question, rates, wish, table), found)
     if plot:
         from penstock.shedding.plot import draw_scores
 
         draw_scores(program, question, rates, plot)
     _show(document, graph, json=answer.json)
+
+
+def _program(
+    graph: Network, known: Statistics, cluster: Cluster, placed: Placement, plan: str | None
+) -> tuple[Program, Mapping[str, Room], PlanTable | None]:
+    """Return the program, what plans may fill of its hosts where that is told, and the table that answers, if any."""
+    from penstock.shedding import build_program, read_table
+    from penstock.shedding.room import in_table, rooms, shares, stale
+
+    program, found = build_program(graph, cluster, placed), rooms(graph, cluster, placed, known)
+    if plan is None:
+        return program.leaving(shares(cluster, found)), found, None
+    table = read_table(plan)
+    with locating(plan):
+        program = table.check(program)
+    for line in stale(table, cluster, found):
+        common.note(line)
+    return program, in_table(table, cluster), table
 
 
 def _check(wish: TableOptions, plot: str | None) -> None:
@@ -132,28 +154,25 @@ def _check(wish: TableOptions, plot: str | None) -> None:
         kind_of(plot)
 
 
-def _planned(run: Run, question: Question, rates: Matrix, wish: TableOptions) -> Document:
+def _planned(run: Run, question: Question, rates: Matrix, wish: TableOptions, table: PlanTable | None) -> Document:
     from penstock.shedding import save_table
     from penstock.shedding.answer import look_up_document
 
     begun = time.perf_counter()
-    look_up = _look_up(run.program, question, wish)
+    look_up = _look_up(run.program, question, wish, table)
     seconds = time.perf_counter() - begun
     if wish.save:
         save_table(look_up.table, wish.save)
     return look_up_document(look_up, question, rates, run) | {"seconds": seconds, "lookup": _shortest(look_up, rates)}
 
 
-def _look_up(program: Program, question: Question, wish: TableOptions) -> LookUp:
-    from penstock.shedding import PLANNERS, LookUp, build_table, read_table
+def _look_up(program: Program, question: Question, wish: TableOptions, table: PlanTable | None) -> LookUp:
+    from penstock.shedding import PLANNERS, LookUp, build_table
     from penstock.shedding.answer import WITHOUT_TABLE
 
-    if wish.plan is not None:
-        table = read_table(wish.plan)
-        try:
+    if table is not None:
+        with locating(wish.plan):
             return LookUp(program, table)
-        except InputError as wrong:
-            raise wrong.located(wish.plan) from None
     if wish.planner not in PLANNERS:
         known = [*PLANNERS, *WITHOUT_TABLE]
         raise InputError(

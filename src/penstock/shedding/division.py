@@ -10,7 +10,7 @@ from penstock.arrays import Bools, Ints
 from penstock.errors import InputError
 from penstock.shedding.exact import Exact
 from penstock.shedding.program import Matrix
-from penstock.shedding.tables import PlanTable, fingerprint
+from penstock.shedding.tables import PlanTable
 
 if TYPE_CHECKING:
     from penstock.shedding.planners import Question
@@ -59,7 +59,7 @@ class CornerPlans:
         program = self._exact.program
         arrays = {"child": child, "row": row, "plans": np.concatenate(self._plans)}
         entries = int(((child < 0) & (row >= 0)).sum())
-        return PlanTable(name, fingerprint(program), np.asarray(question.upto, float), error, entries, arrays)
+        return PlanTable.of(program, name, question.upto, error, entries, arrays)
 
 
 class Allowance:

@@ -78,6 +78,7 @@ def _part(program: Program, mine: NDArray[np.bool_], node: dict[str, int]) -> Pa
         "weight": program.weight[arcs],
         "arc": at[[*streams.values()]],
         "capacity": program.capacity[hosts],
+        "left": program.left[hosts],
     }
     for array in arrays.values():
         array.setflags(write=False)

@@ -294,7 +294,8 @@ def _look_ups(program: Program, table: PlanTable) -> list[tuple[Part, LookUp]]:
     for number, part in enumerate(parts):
         begin = f"{number}/"
         own = {name.removeprefix(begin): a for name, a in table.arrays.items() if name.startswith(begin)}
-        mine = attrs.evolve(table, fingerprint=fingerprint(part.program), upto=table.upto[part.sources], arrays=own)
+        upto = table.upto[part.sources]
+        mine = PlanTable.of(part.program, table.planner, upto, table.error, table.entries, own)
         found.append((part, LookUp(part.program, mine)))
     return found
 
@@ -309,7 +310,8 @@ class LookUp:
     """
 
     def __init__(self, program: Program, table: PlanTable) -> None:
-        self.program, self.table = program, table.check(program)
+        self.program, self.table = table.check(program), table
+        program = self.program
         if table.planner not in PLANNERS:
             raise InputError(f"the plan table has the unknown planner {table.planner!r}")
         row = PLANNERS[table.planner]
@@ -348,6 +350,4 @@ class LookUp:
 
 
 def _table(question: Question, name: str, entries: int, arrays: Mapping[str, Numbers], error: float) -> PlanTable:
-    return PlanTable(
-        name, fingerprint(question.exact.program), np.asarray(question.upto, float), error, entries, arrays
-    )
+    return PlanTable.of(question.exact.program, name, question.upto, error, entries, arrays)

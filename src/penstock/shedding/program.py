@@ -61,6 +61,8 @@ class Program:
         factor), the arc offers factor · left · right; see `penstock.shedding.optimum`.
     places
         Hosts of each operator, more than one where it has replicas.
+    left
+        Array (hosts,): share of their usable capacity that ``limit`` allows; see `penstock.shedding.room`.
     whole
         Streams that drop nothing; see `penstock.shedding.whole`.
     """
@@ -79,12 +81,20 @@ class Program:
     capacity: Matrix
     products: tuple[tuple[int, int, int, float], ...]
     places: Mapping[str, tuple[str, ...]]
+    left: Matrix
     whole: frozenset[str] = frozenset()
 
     @property
     def arcs(self) -> int:
         """How many variables there are."""
         return len(self.weight)
+
+    def leaving(self, left: Matrix) -> Program:
+        """Return the program in which plans may fill a share of the usable capacity of hosts, array (hosts,)."""
+        limit = np.array(self.limit)
+        limit[: self.hosts] *= left
+        limit.setflags(write=False)
+        return attrs.evolve(self, limit=limit, left=self.left * left)
 
     def flow(self, rates: Matrix, keep: Mapping[str, float] | None = None) -> Matrix:
         """Return the kept rate of each arc when each stream keeps its share.
@@ -214,6 +224,7 @@ def build_program(network: Network, cluster: Cluster, placement: Mapping[str, st
         capacity=capacity,
         products=products,
         places={name: tuple(rows) for name, rows in places.items()},
+        left=np.ones(len(hosts)),
     )
 
 

@@ -66,6 +66,7 @@ def replica_plan(program: Program, cluster: Cluster, placement: Mapping[str, str
     """Let each overloaded host, one after the other by name, shed on copies whose peers are intact (pseudocode 2).
 
     On a host the heaviest copy that may shed goes first, and only as much as needed. Links follow, by what they carry.
+    What hosts may do is the limit of the program.
 
     Raises
     ------
@@ -114,6 +115,7 @@ class _Copies:
             for name, o in network.operators.items()
         }
         self.cluster = cluster
+        self.usable = dict(zip(cluster.hosts, program.limit.tolist(), strict=False))
         self.of = {**{name: [name] for name in (*network.sources, *network.sinks)}, **copies_of(placement)}
         self.work = {copy: work[base_name(copy)] for copy in placement}
         self.here = {
@@ -149,9 +151,9 @@ class _Copies:
 
     def overloaded(self, keep: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         """Yield the hosts, then the links, that are asked for more than they may do, and a sentence that says so."""
-        for host, machine in self.cluster.hosts.items():
-            if (needs := self.used(host, keep)) > machine.usable * (1 + TOLERANCE):
-                yield host, f"host {host} needs {needs:.6g} of {machine.usable:.6g} cores"
+        for host, usable in self.usable.items():
+            if (needs := self.used(host, keep)) > usable * (1 + TOLERANCE):
+                yield host, f"host {host} needs {needs:.6g} of {usable:.6g} cores"
         for pair in self.crossings:
             limit, name = self.cluster.link(*pair).bandwidth, "->".join(pair)
             if (needs := self.carried(pair, keep)) > limit * (1 + TOLERANCE):
@@ -164,10 +166,10 @@ class _Copies:
         def able(copy: str) -> bool:
             return len(self.of[base_name(copy)]) > 1 and may(copy, keep)
 
-        for host, machine in self.cluster.hosts.items():
-            over = self.used(host, keep) - machine.usable
+        for host, usable in self.usable.items():
+            over = self.used(host, keep) - usable
             for copy in self.here[host]:
-                if over > machine.usable * TOLERANCE and self.work[copy] > 0 and able(copy):
+                if over > usable * TOLERANCE and self.work[copy] > 0 and able(copy):
                     drop = min(over, self.work[copy])
                     keep[copy] = 1 - drop / self.work[copy]
                     over -= drop
@@ -193,8 +195,8 @@ class _Copies:
             (dict.fromkeys((column[copy] for copy in each), 1.0), 1.0, 1.0) for each in self.of.values()
         ]
         for host, here in self.here.items():
-            usable = self.cluster.hosts[host].usable
-            rows.append(({column[copy]: self.work[copy] / usable for copy in here}, -math.inf, 1 + TOLERANCE))
+            share = {column[copy]: self.work[copy] / self.usable[host] for copy in here}
+            rows.append((share, -math.inf, 1 + TOLERANCE))
         price = [float(k) for each in self.of.values() for k in range(len(each))]
         for pair, crossings in self.crossings.items():
             first, limit = len(price), self.cluster.link(*pair).bandwidth

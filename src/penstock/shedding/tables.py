@@ -41,6 +41,8 @@ class PlanTable:
         Rows, cells or points: the size of the table.
     arrays
         What the planner's look-up reads.
+    left
+        Array (hosts,): share of their usable capacity that its plans may fill, as of `Program`; None: all of it.
     """
 
     planner: str
@@ -49,15 +51,28 @@ class PlanTable:
     error: float
     entries: int
     arrays: Mapping[str, Numbers]
+    left: Matrix | None = None
 
-    def check(self, program: Program) -> PlanTable:
-        """Return self if it was made for this program.
+    @classmethod
+    def of(
+        cls, program: Program, planner: str, upto: Matrix, error: float, entries: int, arrays: Mapping[str, Numbers]
+    ) -> PlanTable:
+        """Return a table that was made for a program."""
+        left = program.left if (program.left != 1).any() else None
+        return cls(planner, fingerprint(program), np.asarray(upto, float), error, entries, arrays, left)
+
+    def check(self, program: Program) -> Program:
+        """Return the program of what runs, its hosts filled as far as the table's plans may fill them.
+
+        What batches leave of hosts is in the table: whoever follows it needs no statistics.
 
         Raises
         ------
         InputError
             If it belongs to another network, cluster or placement, or has not a number for each source.
         """
+        if self.left is not None and self.left.shape == program.left.shape and (program.left == 1).all():
+            program = program.leaving(self.left)
         if self.fingerprint != fingerprint(program):
             raise InputError(
                 "the plan table was made for another network, cluster, placement or other costs",
@@ -65,7 +80,7 @@ class PlanTable:
             )
         if self.upto.shape != (len(program.sources),) or np.isnan(self.upto).any():
             raise InputError(f"the plan table is damaged: expected {len(program.sources)} numbers in 'upto'")
-        return self
+        return program
 
     def within(self, rates: Matrix, sources: tuple[str, ...]) -> None:
         """Refuse rates that the table does not cover."""
@@ -127,6 +142,7 @@ def save_table(table: PlanTable, path: str | os.PathLike[str]) -> None:
             "error": table.error,
             "entries": table.entries,
             "arrays": arrays,
+            **({} if table.left is None else {"left": table.left}),
         },
     )
 
@@ -150,6 +166,7 @@ def read_table(path: str | os.PathLike[str]) -> PlanTable:
     try:
         arrays = {name: unpacked(part) for name, part in document["arrays"].items()}
         upto = np.array(document["upto"], float)
+        left = None if document.get("left") is None else np.array(document["left"], float)
         return PlanTable(
             str(document["planner"]),
             str(document["fingerprint"]),
@@ -157,6 +174,7 @@ def read_table(path: str | os.PathLike[str]) -> PlanTable:
             float(document["error"]),
             int(document["entries"]),
             arrays,
+            left,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"the plan table is damaged: {shortened(str(error))}", file=file.name) from None
