@@ -54,6 +54,20 @@ def test_drops_make_it_fit() -> None:
     assert np.prod([*shed["keep"].values()]) == pytest.approx(0.95 / 4)
 
 
+def test_short_triggers_do_not_drop_everything() -> None:
+    """Where the overhead outlasts the trigger, half of a host's time is left for rows, at its factor and its quota."""
+    here = setting()
+    hosts = {name: attrs.evolve(row, factor=1.25) for name, row in here.statistics.hosts.items()}
+    cluster = attrs.evolve(
+        here.cluster,
+        hosts={name: attrs.evolve(host, quota=0.8) for name, host in here.cluster.hosts.items()},
+        spark=attrs.evolve(here.cluster.spark, trigger=0.05),
+    )
+    here = attrs.evolve(here, cluster=cluster, statistics=attrs.evolve(here.statistics, hosts=hosts))
+    found = what_if(here, Question(rates={"clicks": 2000.0}, shed=True), USUAL)
+    assert found["score"] == pytest.approx(0.8 * 0.5 / 1.25 / 0.004, rel=1e-6)
+
+
 def test_only_drops_that_a_run_makes_are_told() -> None:
     """Nothing is dropped in front of windows that would not be whole; where too much comes there, the answer is no."""
     windows = {"short": 2.0, "long": 3.0}

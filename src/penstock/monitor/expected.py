@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.cluster import Cluster, Placement
+from penstock.cluster import Placement
 from penstock.errors import InputError
 from penstock.files import Document, suggest
 from penstock.latency.batches import POLLING, BatchHosts
@@ -22,7 +22,8 @@ from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.placement import ALGORITHMS, Problem, Terms, place
 from penstock.shedding.optimum import Solver
-from penstock.shedding.program import build_program
+from penstock.shedding.program import Program, build_program
+from penstock.shedding.room import rooms, shares
 from penstock.shedding.runs import Run
 from penstock.workload import Rates
 
@@ -251,8 +252,7 @@ def what_if(
     rates = np.array([changed.rates.of_source(name)[0] for name in program.sources])  # type: ignore[union-attr]
     flow = program.flow(rates, changed.keep)
     if question.shed:
-        room = build_program(network, _room(changed, hosts), changed.placement) if batches else program
-        run = Run.of(room, rates)
+        run = Run.of(_roomy(changed, network) if batches else program, rates)
         keep = run.keep(rates, Solver(run.program).solve(rates))
         flow, changed = program.flow(rates, keep), attrs.evolve(changed, keep=keep)
     expected = expect(changed, np.random.default_rng(seed), QUICK, batches=batches)
@@ -282,14 +282,11 @@ def what_if(
     }
 
 
-def _room(setting: Setting, hosts: BatchHosts) -> Cluster:
-    """Return the cluster with what the fixed costs of batches leave of its hosts: without it batches grow for ever."""
-    paced, fixed = hosts.paced(setting.cluster), _fixed(setting, hosts)
-    left = {
-        name: attrs.evolve(host, quota=max(1e-6, min(host.quota, 1.0 - share)))
-        for (name, host), share in zip(paced.hosts.items(), fixed.tolist(), strict=True)
-    }
-    return attrs.evolve(paced, hosts=left)
+def _roomy(setting: Setting, network: Network) -> Program:
+    """Return the program in which hosts have room beside what batches take: without it these grow for ever."""
+    cluster, placement = setting.cluster, setting.placement
+    found = rooms(network, cluster, placement, setting.statistics, network.operators)
+    return build_program(network, cluster, placement).leaving(shares(cluster, found))
 
 
 def _score_of_everything(setting: Setting, network: Network, rates: Array) -> float:
