@@ -162,7 +162,7 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
         known = statistics.complete(network, override=True)
         setting = Setting(network=known, cluster=cluster, placement=placed, statistics=statistics)
         prediction = predict(setting, rates)
-        guess, bar = quantiles(prediction), error_bar(prediction, placed, cluster)
+        guess, bar = quantiles(prediction), error_bar(prediction)
         beside = [quantiles(predict(attrs.evolve(setting, statistics=dearer(statistics, e)), rates)) for e in (-E, E)]
         rows, before = [], None
         for number in range(repeats):

@@ -24,6 +24,7 @@ from penstock.latency.intervals import with_interval
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.setting import Setting
 from penstock.load.statistics import HostStatistics
+from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import chain
 from penstock.workload import Rates
 
@@ -72,7 +73,7 @@ def test_estimate_is_what_run_predicts(seed: int) -> None:
     assert beside.spread is not None
     for key, pair in interval.total.items():
         assert beside.spread.total[key] == pytest.approx(pair)
-    bar = error_bar(prediction, placement, cluster)
+    bar = error_bar(prediction)
     assert bar["host"] == found.error.host == found.bottleneck
     assert bar["latency_error"] == found.error.relative
 
@@ -115,20 +116,56 @@ def test_error_bar_names_the_host_that_decides() -> None:
     placement = Placement({"o1.1": "h1", "o1.2": "h2"})
 
     def worst(first: float, second: float) -> tuple[float, str, float]:
-        hosts = {"h1": HostStatistics(factor=first, error=0.01), "h2": HostStatistics(factor=second, error=0.01)}
+        hosts = {"h1": HostStatistics(factor=first, error=0.05), "h2": HostStatistics(factor=second, error=0.05)}
         setting = Setting(network=network, cluster=cluster, placement=placement, statistics=Statistics(hosts=hosts))
         prediction = predict(setting, rates)
-        bar = error_bar(prediction, placement, cluster)
+        bar = error_bar(prediction)
         return float(prediction.result.whole()[1].max()), bar["host"], bar["latency_error"]
 
     base, host, bar = worst(2.0, 1.0)
     assert host == "h1"
+    assert bar == pytest.approx(abs(worst(2.0 * 1.05, 1.0)[0] / base - 1))
     # Batches jump to other triggers, so the slope is that over many small changes.
     changes = np.linspace(-0.05, 0.05, 41)
     dear = np.polyfit(changes, [worst(2.0 * (1 + c), 1.0)[0] / base for c in changes], 1)[0]
     cheap = np.polyfit(changes, [worst(2.0, 1 + c)[0] / base for c in changes], 1)[0]
     assert dear > 3 * abs(cheap)
-    assert bar == pytest.approx(0.01 * 1.5 / (1.5 - 1))
+
+
+@pytest.mark.parametrize(("error", "more"), [(0.1, 0.1), (0.0, 0.01), (20.0, 0.5)])
+def test_error_bar_counts_what_a_batch_takes_besides(error: float, more: float) -> None:
+    """Where overhead fills a host that its rows would not, the bar says what dearer rows do in the model itself."""
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], spark=SparkSettings(trigger=2.0))
+    model = load_model(chain([0.001, 0.001]), Rates.of(1.0, {"s1": [100.0] * 5 + [860.0] * 20 + [100.0] * 10}))
+
+    def found(times: float) -> Estimate:
+        hosts = {
+            "h1": HostStatistics(overhead=0.1, factor=0.5, error=error),
+            "h2": HostStatistics(overhead=0.4, factor=times, error=error),
+        }
+        return microbatch_estimate(model, {"o1.1": "h1", "o1.2": "h2"}, cluster, Statistics(hosts=hosts))
+
+    bar = found(1.0).error
+    assert (bar.host, bar.cost_error) == ("h2", error)
+    assert bar.load == pytest.approx(0.86 + 0.4 / 2.0)
+    change = found(1.0 + more).total.worst / found(1.0).total.worst - 1
+    assert change > 1.5 * more
+    assert bar.amplification == pytest.approx(change / more)
+
+
+def test_error_bar_is_of_a_host_on_which_the_answer_depends() -> None:
+    """A host whose rows come out nowhere has the largest backlog, and yet is not what makes the others late."""
+    network = Network.of(
+        "two",
+        [Source(name="s"), Source(name="r")],
+        [Operator(name="a", kind="filter", inputs=("s",), cost=(0.02,), selectivity=(0.0,)),
+         Operator(name="b", kind="map", inputs=("r",), cost=(0.002,))],
+        [Sink(name="t", input="a"), Sink(name="u", input="b")],
+    )  # fmt: skip
+    model = load_model(network, Rates.constant({"s": 100.0, "r": 100.0}, 10.0))
+    found = microbatch_estimate(model, {"a": "h1", "b": "h2"}, Cluster.uniform(2))
+    assert found.bottleneck == "h2"
+    assert found.error.amplification > 0
 
 
 def test_file_costs_win_in_every_command(penstock, tmp_path) -> None:

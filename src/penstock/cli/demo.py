@@ -72,8 +72,8 @@ def _show(document: Document) -> None:
     show(document)
     bar = document["error_bar"]
     common.say(
-        f"an error of 1 % in the costs of {bar['host']} (load {bar['load']:.2f}, known to ±{bar['cost_error']:.1%}) is "
-        f"{bar['latency_error'] / bar['cost_error']:.3g} % of the worst latency"
+        f"an error of {bar['cost_error']:.1%} in the costs of {bar['host']} (load {bar['load']:.2f}), "
+        f"as they may have, is {bar['latency_error']:.1%} of the worst latency"
         if bar["cost_error"]
         else f"{bar['host']} decides the worst latency, at load {bar['load']:.2f}"
     )

@@ -129,9 +129,10 @@ def _print(name: str, found: Estimate, document: Document) -> None:
             ],
         )
     bar = found.error
+    error, so = (bar.cost_error, ", as the statistics may have,") if bar.cost_error else (0.01, "")
     common.say(
-        f"an error of 1 % in the costs on {bar.host} (load {bar.load:.3g}) is {bar.amplification:.3g} % of the worst"
-        + (f"; the statistics' own error makes it {bar.relative:.2%}" if bar.relative > 0 else "")
+        f"an error of {100 * error:.3g} % in the costs on {bar.host} (load {bar.load:.3g}){so} is "
+        f"{100 * error * bar.amplification:.3g} % of the worst"
     )
     common.say(f"statistics: {_source(found)}")
     for note in document["notes"]:

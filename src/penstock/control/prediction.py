@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.latency.batches import UNMEASURED, BatchHosts, PlacedBatches
-from penstock.latency.estimate import Quantiles, Spread
+from penstock.latency.estimate import ErrorBar, Quantiles, Spread
 from penstock.latency.microbatch import MicrobatchResult
 from penstock.load import LoadModel, Statistics, load_model
 from penstock.load.setting import Setting
@@ -34,6 +34,8 @@ class Prediction:
         What it rests on.
     result
         The batches, and the latency of every tuple.
+    error
+        What an error of the bottleneck's costs does to it.
     spread
         How far off it may be, if that was asked for.
     notes
@@ -43,6 +45,7 @@ class Prediction:
     model: LoadModel
     result: MicrobatchResult
     statistics: Statistics
+    error: ErrorBar
     spread: Spread | None = None
     notes: tuple[str, ...] = ()
 
@@ -81,6 +84,7 @@ def predict(
         model,
         result,
         statistics,
+        placed.error_bar(result),
         spread=None if rng is None else interval(placed, result, rng, scheduled),
         notes=() if placed.measured else (UNMEASURED,),
     )

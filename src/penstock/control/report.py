@@ -95,7 +95,7 @@ def compare(
         document["plan"] = {**described(shedder.taken), "refused": sorted(outcome.refused)}
     if prediction is not None:
         _add_prediction(document, prediction)
-        document["error_bar"] = error_bar(prediction, placement, cluster)
+        document["error_bar"] = error_bar(prediction)
         document["series"] = series(cluster, placement, outcome, prediction, host_of)
     return document
 

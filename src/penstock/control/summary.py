@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.cluster import Cluster
 from penstock.control.prediction import Prediction
 from penstock.files import Document
-from penstock.latency.batches import BatchHosts
-from penstock.latency.mace import error_bar as latency_bar
 from penstock.latency.microbatch import weighted_quantile
 
 
@@ -31,8 +26,7 @@ def summary(latency: Array, weight: Array | None = None) -> dict[str, float | No
     }
 
 
-def error_bar(prediction: Prediction, placement: Mapping[str, str], cluster: Cluster) -> Document:
-    """Return how an error of the bottleneck's cost shows in the worst latency: e·ρ/(ρ−1) while it is overloaded."""
-    paced = BatchHosts.of(prediction.statistics, cluster).paced(cluster)
-    bar = latency_bar(prediction.model, placement, paced, prediction.statistics)
+def error_bar(prediction: Prediction) -> Document:
+    """Return how an error of the bottleneck's cost shows in the worst latency."""
+    bar = prediction.error
     return {"host": bar.host, "load": bar.load, "cost_error": bar.cost_error, "latency_error": bar.relative}

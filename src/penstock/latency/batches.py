@@ -14,9 +14,9 @@ from penstock.errors import InputError
 from penstock.files import Document
 from penstock.latency.carried import Carried, carried
 from penstock.latency.draws import DRAWS, Draws, by_chance, certain, draw
-from penstock.latency.estimate import UNTOLD, Estimate, Quantiles, Spread, too_long
+from penstock.latency.estimate import UNTOLD, ErrorBar, Estimate, Quantiles, Spread, too_long
 from penstock.latency.fragments import Fragment, fragments
-from penstock.latency.mace import cumulative_excess, described, error_bar
+from penstock.latency.mace import cost_error, cumulative_excess, described, furthest_behind
 from penstock.latency.microbatch import COMMIT, READING, MicrobatchResult, predicted
 from penstock.latency.shape import Pace
 from penstock.latency.spread import HIGH, LOW, batch_draws, spread_of, worst_draws
@@ -30,6 +30,9 @@ BESIDES = 0.03
 
 FOLLOWED, FEWEST = 400_000, 20
 """Batches that draws follow at most (some seconds), and draws below which there is no interval."""
+
+LEAST, MOST = 0.01, 0.5
+"""By how much costs are raised at least and at most to see what their error does, as a share."""
 
 NOTES = (
     "assumes batches that start at multiples of the trigger from the beginning of the rates",
@@ -147,19 +150,55 @@ class PlacedBatches:
         """Whether the overhead of any of its hosts is known."""
         return any(self.hosts.overhead[name] for name in self.made.hosts)
 
-    def run(self, slower: Mapping[str, Array] | None = None) -> MicrobatchResult:
+    def run(
+        self, slower: Mapping[str, Array] | None = None, dearer: Mapping[str, float] | None = None
+    ) -> MicrobatchResult:
         """Predict the batches as the costs are known.
 
         Parameters
         ----------
         slower
             By host, by what its batches take longer in one interval of the trigger after another, where that is known.
+        dearer
+            By host, by how much its costs are higher than known, as a share.
         """
-        factors = [self.hosts.factor[name] for name in self.made.hosts]
+        more = dearer or {}
+        factors = [self.hosts.factor[name] * (1 + more.get(name, 0.0)) for name in self.made.hosts]
         pace = self._pace(factors)
         if slower is not None:
             pace = pace._replace(noise=[slower.get(name, np.ones(1)) for name in self.made.hosts])
         return predicted(self.made, self.queries, pace, factors)
+
+    def error_bar(self, result: MicrobatchResult) -> ErrorBar:
+        """Return what an error of a host's costs does to the worst latency of what `run` predicts, by running it again.
+
+        Of the hosts on whose costs it depends, that is the one with the largest backlog, else load.
+        """
+        worst, bars = _worst(result), []
+        for row, load, _ in furthest_behind(self._load(), self.model.period):
+            name = self.made.hosts[row]
+            error = cost_error(self.model, self.placement, name, self.hosts.statistics or Statistics())
+            # As large as the error is: of less, whether one batch waits for another trigger decides.
+            more = min(max(error, LEAST), MOST)
+            change = abs(_worst(self.run(dearer={name: more})) / worst - 1) if worst > 0 else 0.0
+            bars.append(ErrorBar(name, load, error, change / more))
+            if change > 0:
+                return bars[-1]
+        return bars[0]
+
+    def _load(self) -> Array:
+        """Return by host and period the share of its time that work takes, and a batch's fixed part at each trigger."""
+        shape, pace = self.made.shape, self._pace([self.hosts.factor[name] for name in self.made.hosts])
+        each = (np.asarray(pace.overhead, float)[shape.host] + np.asarray(pace.extra, float)) / pace.trigger
+        fixed = np.bincount(shape.host, weights=each, minlength=len(self.made.hosts))
+        # A batch begins when the one before has ended, so that fixed parts take no more than all of the time.
+        load = np.tile(np.minimum(fixed, 1.0)[:, None], self.model.rates.periods)
+        for inlet, first, last in zip(self.made.inlets, shape.inlet_work, shape.inlet_work[1:], strict=False):
+            period, work = self.made.roots[inlet.root].period, np.diff(pace.work[first:last]) / self.model.period
+            # The last windows end after the rates.
+            during = period < self.model.rates.periods
+            np.add.at(load[shape.host[inlet.query]], period[during], work[during])
+        return load
 
     def spread(
         self,
@@ -281,6 +320,10 @@ class PlacedBatches:
         )
 
 
+def _worst(result: MicrobatchResult) -> float:
+    return Quantiles.of(*result.whole()[1:]).worst
+
+
 def _foretold(worst: Array) -> tuple[float, float, float]:
     """Return what is expected, p05 and p95; the first draw is what is expected."""
     expected, low, high = float(worst[0]), *np.quantile(worst[1:], [LOW, HIGH])
@@ -314,7 +357,7 @@ def microbatch_estimate(
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
     scale = np.array([hosts.factor[name] for name in cluster.hosts]) * capacity
     excess = cumulative_excess(model.host_load(placement, cluster) * scale[:, None], capacity, model.period)
-    bar = error_bar(model, placement, hosts.paced(cluster), statistics)
+    bar = placed.error_bar(result)
     return Estimate(
         model="microbatch",
         period=model.period,

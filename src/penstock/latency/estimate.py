@@ -126,18 +126,19 @@ class Spread:
 
 @attrs.frozen
 class ErrorBar:
-    """How far off the worst latency may be: an error e of the bottleneck's cost becomes e·ρ/(ρ−1) of the latency.
+    """How far off the worst latency may be: what an error of the bottleneck's costs does to it.
 
     Attributes
     ----------
     host
         The bottleneck.
     load
-        ρ, its load as a share of its capacity while the worst backlog builds.
+        ρ, its load as a share of its capacity while the worst backlog builds; of batches, with their fixed part.
     cost_error
         e, the relative error of its cost, from the statistics; 0 where they do not say.
     amplification
-        ρ/(ρ−1), or 1 where nothing builds up.
+        By what e is multiplied: ρ/(ρ−1), or 1 where nothing builds up; of batches, how far the worst latency moves in
+        the model where the costs are higher by e, over e (1 % where it is 0, at most 50 %).
     """
 
     host: str

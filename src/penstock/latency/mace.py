@@ -132,32 +132,57 @@ def error_bar(
 ) -> ErrorBar:
     """Return the error bar e·ρ/(ρ−1) of the host with the largest excess, else of the one with the largest load.
 
-    ρ is the mean load while the worst backlog builds; e adds the errors of the host and, weighted by load, of its
-    operators, since errors of one calibration tend to have one cause. What was measured on a sample of n tuples adds
-    the error √((1 − s)/(s·n)) of each selectivity s upstream.
+    ρ is the mean load while the worst backlog builds, e the `cost_error`.
     """
-    known = statistics or Statistics()
-    load = model.host_load(placement, cluster)
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
-    waits = cumulative_excess(load, capacity, model.period) / capacity[:, None]
-    share = load / capacity[:, None]
-    row = int(np.lexsort((share.max(axis=1), waits.max(axis=1)))[-1])
+    row, rho, late = furthest_behind(model.host_load(placement, cluster) / capacity[:, None], model.period)[0]
     name = list(cluster.hosts)[row]
-    peak = int(waits[row].argmax())
-    empty = np.flatnonzero(waits[row, :peak] == 0)
-    first = int(empty[-1]) + 1 if empty.size else 0
-    rho = float(share[row, first : peak + 1].mean()) if waits[row, peak] > 0 else float(share[row].max())
-    here = [operator for operator, host in sorted(placement.items()) if host == name]
+    cost = cost_error(model, placement, name, statistics or Statistics())
+    return ErrorBar(name, rho, cost, rho / (rho - 1) if rho > 1 and late else 1.0)
+
+
+def furthest_behind(load: Array, period: float) -> list[tuple[int, float, bool]]:
+    """Return hosts, first those with the largest backlog and then those with the largest load.
+
+    Parameters
+    ----------
+    load
+        Array (hosts, periods), as a share of what each host can do.
+    period
+        Length of a period (s).
+
+    Returns
+    -------
+    list
+        Of each host its row, its mean load while its worst backlog builds, else its largest, and whether it has any.
+    """
+    waits = cumulative_excess(load, np.ones(len(load)), period)
+    found = []
+    for row in np.lexsort((load.max(axis=1), waits.max(axis=1)))[::-1].tolist():
+        peak = int(waits[row].argmax())
+        empty = np.flatnonzero(waits[row, :peak] == 0)
+        first = int(empty[-1]) + 1 if empty.size else 0
+        late = bool(waits[row, peak] > 0)
+        found.append((row, float(load[row, first : peak + 1].mean() if late else load[row].max()), late))
+    return found
+
+
+def cost_error(model: LoadModel, placement: Mapping[str, str], host: str, known: Statistics) -> float:
+    """Return the relative error of the costs on a host, as the statistics say.
+
+    It adds the errors of the host and, weighted by load, of its operators, since errors of one calibration tend to have
+    one cause. What was measured on a sample of n tuples adds the error √((1 − s)/(s·n)) of each selectivity s upstream.
+    """
+    here = [operator for operator, place in sorted(placement.items()) if place == host]
     weights = np.array([float(model.load_of(operator).mean()) for operator in here])
     every = dict(zip(model.network.operators, relative_errors(model.network, known), strict=True))
     errors = np.array([every[base_name(operator)] for operator in here])
     cost = float(weights @ errors / weights.sum()) if weights.sum() > 0 else 0.0
-    cost += known.hosts[name].error if name in known.hosts else 0.0
-    return ErrorBar(name, rho, cost, rho / (rho - 1) if rho > 1 and waits[row, peak] > 0 else 1.0)
+    return cost + (known.hosts[host].error if host in known.hosts else 0.0)
 
 
 def relative_errors(network: Network, known: Statistics) -> Array:
-    """Return the relative error of each operator's load, array (operators,): see `error_bar`."""
+    """Return the relative error of each operator's load, array (operators,): see `cost_error`."""
     sampled = any(row.selectivity is not None and row.tuples for row in known.operators.values())
     before = upstream(network) if sampled else {}
     return np.array([_relative_error(name, before, known) for name in network.operators])
