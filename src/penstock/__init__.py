@@ -22,8 +22,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         try:
             return getattr(import_module(_HOME[name]), name)
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             from penstock.extras import missing
 
-            raise ModuleNotFoundError(str(missing(error)), name=error.name) from None
+            raise type(error)(str(missing(error)), name=error.name) from None
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")

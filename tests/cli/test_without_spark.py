@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from penstock.extras import missing
@@ -25,9 +25,9 @@ PLAN = [f"{TWO}/network.toml", "--hosts", "2", "--rates", f"{TWO}/rates.csv"]
 PLACED = ["--placement", f"{TWO}/placement.json"]
 
 
-def begin(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a Python that has none of Spark's packages."""
-    return subprocess.run([sys.executable, "-c", CODE, *words], cwd=root, capture_output=True, text=True, timeout=120)
+def begin(root: Path, *words: str, code: str = CODE) -> subprocess.CompletedProcess[str]:
+    """Run a command in a Python that has none of Spark's packages, or other ones."""
+    return subprocess.run([sys.executable, "-c", code, *words], cwd=root, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,29 @@ from penstock import Listener
 def test_a_pyspark_that_is_too_old_is_named() -> None:
     """Where pyspark lacks what sources need, the message names its version, and those that have it."""
     error = missing(ModuleNotFoundError("no", name="pyspark.sql.streaming.datasource"))
-    assert f"pyspark {metadata.version('pyspark')} is installed, which has no pyspark.sql.streaming" in str(error)
+    assert f"pyspark {pyspark.__version__} is installed, which has no pyspark.sql.streaming" in str(error)
     assert "Spark 4.2 and 4.3" in str(error)
+
+
+@pytest.mark.parametrize("command", ["run", "calibrate", "control", "demo"])
+def test_a_client_that_is_too_old_is_named(root: Path, tmp_path: Path, command: str) -> None:
+    """A pyspark whose modules lack names, with no distribution of that name, ends a command in one line and by 2."""
+    (tmp_path / "pyspark" / "sql").mkdir(parents=True)
+    (tmp_path / "pyspark" / "__init__.py").write_text('__version__ = "4.0.1"\n')
+    (tmp_path / "pyspark" / "sql" / "__init__.py").touch()
+    words = {
+        "run": [PLAN[0], "--hosts", "2", *PLACED],
+        "calibrate": [PLAN[0]],
+        "control": [*PLAN, "--engine", "spark"],
+        "demo": ["--out", str(tmp_path / "made")],
+    }
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from penstock.cli.app import main; main()"
+    done = begin(root, command, *words[command], code=code)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "pyspark 4.0.1 is installed" in line
+    assert "Spark 4.2 and 4.3" in line
+    assert not (tmp_path / "made").exists()
 
 
 def test_other_modules_are_not_asked_for() -> None:

@@ -192,7 +192,7 @@ def main() -> None:
         app(arguments(sys.argv[1:]))
     except PenstockError as error:
         fail(error, as_json="--json" in sys.argv)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         fail(missing(error), as_json="--json" in sys.argv)
     except MemoryError:
         short = InputError("the memory of this machine is not enough for the answer", hint="take longer periods")

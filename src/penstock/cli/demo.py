@@ -31,7 +31,7 @@ def command(
     from penstock.control.demo import demo, outcome_of
     from penstock.files import plain
 
-    importlib.import_module("pyspark")  # without it nothing is made, not even the folder
+    importlib.import_module("penstock.spark.run")  # without it nothing is made, not even the folder
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
