@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import attrs
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from test_forecast import CLUSTER, NETWORK, PLACEMENT, STATISTICS, world
 
+from penstock.cli.run import show
 from penstock.control.job import Job, finish
 from penstock.control.record import Record
 from penstock.files import to_json
@@ -153,6 +155,20 @@ def test_hosts_without_operators_are_idle() -> None:
     found = finish(Job(NETWORK, cluster, PLACEMENT, "none", statistics=STATISTICS), outcome_of(result)).report
     assert found["hosts"]["h9"] == {"busy": 0.0}
     assert found["hosts"]["h1"]["busy"] > 0
+
+
+def test_a_busy_share_that_is_not_known_is_left_open(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a host does not tell how much it worked, a run's report says so, in JSON, its series and for people."""
+    course, _, result = world(np.random.default_rng(4), 30)
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=STATISTICS, rates=course.rates)
+    outcome = outcome_of(result)
+    silent = [attrs.evolve(row, busy=None) if PLACEMENT[row.query] == "h1" else row for row in outcome.batches]
+    report = json.loads(to_json(finish(job, attrs.evolve(outcome, batches=silent)).report))
+    assert report["hosts"]["h1"]["busy"] is None
+    assert report["hosts"]["h2"]["busy"] > 0
+    assert report["series"]["hosts"]["h1"]["measured"] is None
+    show(report)
+    assert "h1 busy unknown" in capsys.readouterr().err
 
 
 def test_a_run_in_real_time_mode_says_how_many_rows_it_expects() -> None:

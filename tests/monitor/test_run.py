@@ -119,6 +119,27 @@ def test_queries_side_by_side_keep_a_host_busy_once(tmp_path: Path) -> None:
     assert float(metrics['penstock_host_busy_ratio{host="h1"}']) == pytest.approx(0.3, rel=0.05)
 
 
+@pytest.mark.parametrize("share", [0.25, None])
+def test_usage_in_real_time_mode_is_that_of_the_host(tmp_path: Path, share: float | None) -> None:
+    """Batches that last whether rows come or not tell the host's share, which counts once, or that it is not known."""
+    folder = Folder(tmp_path)
+    folder.grow(4)
+    for file in (tmp_path / "batches/h1").iterdir():
+        manifest = json.loads(file.read_text())
+        told = {**manifest, "busy": share, "since": manifest["visible"] - 2.0}
+        report = json.loads((tmp_path / "progress/h1" / file.name).read_text())
+        for query in ("h1", "also"):
+            folder.write(f"batches/{query}/{file.name}", told)
+            folder.write(f"progress/{query}/{file.name}", report)
+    units = [{"name": name, "host": host} for name, host in (("h1", "h1"), ("also", "h1"), ("h2", "h2"))]
+    folder.write("run.json", {**json.loads((tmp_path / "run.json").read_text()), "units": units})
+    view = RunView(tmp_path)
+    view.look(BEGIN + 12)
+    busy = view.live(BEGIN + 12)["series"]["busy"]
+    assert set(busy[0][3:8]) == {share}
+    assert max(busy[1]) > 0.25
+
+
 def test_backlog_is_what_was_not_taken(tmp_path: Path) -> None:
     """What the schedule put and no batch took waits; it is worked off when batches come."""
     folder = Folder(tmp_path)

@@ -269,6 +269,19 @@ def test_a_run_that_ends_with_a_query_that_has_failed_says_so(tmp_path: Path, mo
     assert (tmp_path / "unsure" / "q").exists()
 
 
+def test_how_busy_a_host_elsewhere_is_is_not_known(tmp_path: Path) -> None:
+    """A batch of a host whose processes cannot be seen tells no busy share, whatever came in."""
+    host: Any = SimpleNamespace(name="far", cpu_seconds=lambda: None)
+    spec = SimpleNamespace(folder=Place(str(tmp_path)), host="far")
+    query: Any = SimpleNamespace(name="q", spec=spec)
+    runner = PromptRunner(SimpleNamespace(name="q"), query, {}, host, 60.0)  # type: ignore[arg-type]
+    report = {"start": 100.0, "duration": 5.0, "rows": 0, "counts": {}, "late": {}}
+    report_of(spec.folder, "q", 0).publish(json.dumps(report).encode())
+    publish(query, 0, runner._busy(), 90.0)
+    batch = read_batch(spec.folder, "q", 0)
+    assert (batch.busy, batch.span) == (None, None)
+
+
 def test_hosts_with_too_few_slots_are_refused() -> None:
     """A query in real-time mode holds a slot for each partition that it reads, and one must be left for the others."""
     made = network("clicks", "out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 
@@ -15,11 +16,11 @@ NETWORK = Network.of(
 )
 
 
-def busy(batches: list[Batch], history: History | None = None) -> float:
+def busy(batches: list[Batch], history: History | None = None) -> float | None:
     """Return how busy the only host was."""
     nothing = {"z": np.zeros(0)}
     outcome = Outcome(1000.0, batches, nothing, nothing, {}, 10.0, history=history or History())
-    found: float = summary(outcome, NETWORK, {"a": "h1"}, ["h1"])["hosts"]["h1"]["busy"]
+    found: float | None = summary(outcome, NETWORK, {"a": "h1"}, ["h1"])["hosts"]["h1"]["busy"]
     return found
 
 
@@ -31,6 +32,13 @@ def batch(query: str, number: int, start: float, duration: float) -> Batch:
 def test_a_host_that_does_several_batches_at_once_is_busy_once() -> None:
     """How busy a host was is a share of the time, however many of its queries had a batch."""
     assert busy([batch("a", 0, 1000.0, 4.0), batch("b", 0, 1002.0, 4.0), batch("c", 0, 1009.0, 1.0)]) == 0.7
+
+
+def test_one_batch_that_tells_nothing_makes_a_share_unknown() -> None:
+    """Where a batch does not say how much its host worked, the share of all is not known."""
+    silent = attrs.evolve(batch("a", 1, 1004.0, 4.0), busy=None)
+    assert busy([batch("a", 0, 1000.0, 4.0), silent]) is None
+    assert busy([batch("a", 0, 1000.0, 4.0), attrs.evolve(silent, busy=0.5)]) == 0.75
 
 
 def test_what_is_in_the_history_does_not_make_a_host_idle() -> None:

@@ -259,7 +259,7 @@ def show(document: Document) -> None:
     if document.get("down"):
         common.say(f"{', '.join(document['down'])} died; what ran there went on in its copies elsewhere")
     hosts = ", ".join(
-        f"{name} busy {row['busy']:.0%}"
+        f"{name} busy {'unknown' if row['busy'] is None else format(row['busy'], '.0%')}"
         + (f", its core {row['core']:.2f} times as fast as calibrated" if "core" in row else "")
         for name, row in document["hosts"].items()
     )

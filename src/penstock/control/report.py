@@ -11,13 +11,12 @@ from penstock.control.series import series
 from penstock.control.speeds import speed_of
 from penstock.control.summary import error_bar, summary
 from penstock.files import Document
-from penstock.latency.cores import covered
 from penstock.load import Statistics
 from penstock.network import Network
 
 if TYPE_CHECKING:
     from penstock.shedding.live import Shedder
-    from penstock.spark.run import Outcome
+    from penstock.spark.run import Batch, Outcome
 
 
 def describe(network: Network, statistics: Statistics | None = None) -> Document:
@@ -57,14 +56,12 @@ def compare(
     """
     # Queries are named by their first operators.
     host_of = dict(placement)
-    stop = outcome.stop
-    spans: dict[str, list[tuple[float, float]]] = {name: [] for name in cluster.hosts}
+    batches: dict[str, list[Batch]] = {name: [] for name in cluster.hosts}
     for batch in outcome.batches:
         # A query that was attached to the run later is on no host of this placement.
         if batch.query in host_of:
             # Another copy of it may have gone on elsewhere.
-            spans[batch.host if batch.host in spans else host_of[batch.query]].append(batch.span)
-    busy = {name: sum(b - a for a, b in covered(rows, outcome.epoch, stop)) for name, rows in spans.items()}
+            batches[batch.host if batch.host in batches else host_of[batch.query]].append(batch)
     document: Document = {
         "network": describe(prediction.model.network, prediction.statistics) if prediction else describe(network),
         "placement": dict(sorted(placement.items())),
@@ -77,8 +74,8 @@ def compare(
         "drifts": [],
         "streams": outcome.streams(network),
         "hosts": {
-            name: {"busy": busy[name] / (stop - outcome.epoch), **speed_of(outcome, name, host_of, prediction)}
-            for name in cluster.hosts
+            name: {"busy": outcome.busy(mine, outcome.epoch), **speed_of(outcome, name, host_of, prediction)}
+            for name, mine in batches.items()
         },
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,

@@ -33,16 +33,12 @@ def series(
         if name in placement.values():
             known = prediction.statistics.hosts.get(name, HostStatistics())
             rows = [(b.start, b.start + b.duration) for b in prediction.result.batches if host_of[b.query] == name]
-            real = [
-                (b.start - outcome.epoch, b.start + b.duration - outcome.epoch)
-                for b in outcome.batches
-                if host_of[b.query] == name
-            ]
+            real = [b.span for b in outcome.batches if host_of[b.query] == name]
             hosts[name] = {
                 "speed": speeds_of(outcome, name, host_of, edges),
                 "predicted": np.where(active, load[periods] * known.factor / host.capacity, 0.0),
                 "busy": _busy(rows, edges),
-                "measured": _busy(real, edges),
+                "measured": _measured(real, outcome.epoch, edges),
             }
     stimulus, latency, weight = prediction.result.whole()
     measured = outcome.latency()
@@ -64,6 +60,12 @@ def series(
             **band,
         },
     }
+
+
+def _measured(spans: list[tuple[float, float] | None], epoch: float, edges: Array) -> Array | None:
+    """Return the busy share in each second, from when to when batches worked (s since 1970); None: not known."""
+    known = [(span[0] - epoch, span[1] - epoch) for span in spans if span is not None]
+    return None if len(known) < len(spans) else _busy(known, edges)
 
 
 def _busy(spans: list[tuple[float, float]], edges: Array) -> Array:

@@ -239,9 +239,10 @@ class Board:
             since = max(since, stop)
         worked[first:behind] = [(min([begin, *map(_since, worked[first:behind])]), since)]
 
-    def add_share(self, host: str, share: float, begin: float, end: float) -> None:
-        """Note the share of a time (s since the epoch) in which a host worked."""
+    def add_share(self, host: str, share: float | None, begin: float, end: float) -> None:
+        """Note the share of a time (s since the epoch) in which a host worked; None: not known."""
         if host in self._host:
+            share = math.nan if share is None else share
             self._spread(self.busy[self._host[host]], share * (end - begin) / self.step, begin, end)
 
     def add_worst(self, latency: float, when: float) -> None:

@@ -136,7 +136,7 @@ class ControlledView(View):
             self._expected = None
             self.revision += 1
         for host, busy in row["busy"].items():
-            board.add_share(host, float(busy or 0.0), begin, end)
+            board.add_share(host, busy, begin, end)
         for series in ("arrived", "dropped"):
             for name, rows in row[series].items():
                 board.add_flow(series, name, rows, begin, end)

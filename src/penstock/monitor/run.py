@@ -63,6 +63,7 @@ class RunView(View):
         self._scheduled = {name for name, source in network.sources.items() if source.scheduled}
         self._schedules = setting.rates
         self._busy_until: dict[str, float] = {}
+        self._told_until: dict[str, float] = {}
         self._put_until: dict[str, float] = {}
         self.controller, self._history = Folder(folder), Decisions(folder / "control")
         self._placed()
@@ -146,7 +147,15 @@ class RunView(View):
 
     def _batch(self, batch: RunBatch) -> None:
         board, end = self.board, max(batch.start + batch.duration, batch.start)
-        self._work(batch.query, batch.start, end)
+        if batch.since is None:
+            self._work(batch.query, batch.start, end)
+        elif batch.query in self._host:
+            # Each query of a host tells the share of the whole host.
+            host = self._host[batch.query]
+            since = max(batch.since, self._told_until.get(host, batch.since))
+            if end > since:
+                board.add_share(host, batch.busy, since, end)
+                self._told_until[host] = end
         begun = self.begin or batch.start
         since = max(self._before.get(batch.query, begun), begun)
         self._before[batch.query] = batch.start

@@ -29,6 +29,10 @@ class RunBatch:
         By stream: rows that came too late for a window.
     logged
         By operator: rows that went to its log.
+    busy
+        Share of the time in which its host worked, other than all of it in real-time mode; None: not known.
+    since
+        When that time began (s since the epoch); None: when the batch was triggered.
     """
 
     query: str
@@ -40,6 +44,8 @@ class RunBatch:
     counts: Mapping[str, tuple[int, int]]
     late: Mapping[str, int]
     logged: Mapping[str, int]
+    busy: float | None = 1.0
+    since: float | None = None
 
 
 @attrs.frozen(eq=False)

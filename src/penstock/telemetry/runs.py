@@ -152,6 +152,8 @@ class RunReader:
                 counts={name: (int(arrived), int(dropped)) for name, (arrived, dropped) in counts.items()},
                 late=report["late"],
                 logged={writer: int(rows) for writer, (_, rows) in manifest["rows"].items()},
+                busy=manifest.get("busy", 1.0),
+                since=manifest.get("since"),
             )
 
     def _seen(self, path: Path) -> Iterator[Seen]:

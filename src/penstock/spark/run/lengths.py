@@ -68,7 +68,7 @@ class Lengths:
                 self.host, self.overhead, self._fit, self._told = batch.host, None, Fit(), False
                 self._begun = batch.start
                 continue
-            if not batch.known or (self.given and batch.start < self._begun + COLD):
+            if not batch.known or batch.busy is None or (self.given and batch.start < self._begun + COLD):
                 continue
             seconds = batch.busy * batch.duration
             if batch.rows:
@@ -113,18 +113,18 @@ class Lengths:
         an empty batch: the middle of that is returned, with an error as large as itself.
         """
         mine = [batch for batch in batches if batch.known and batch.rows]
-        if not mine:
+        took = np.array([batch.busy * batch.duration for batch in mine if batch.busy is not None])
+        if not took.size:
             return 0.0, 0.0
         if self._told:
             size = sum(map(self.size, mine))
             return float(self._fit.cost or 0.0) * size, float(self._fit.cost_error or 0.0) * size
         if self.overhead is not None:
-            took = np.array([batch.busy * batch.duration for batch in mine])
             unsure = self._unsure + self._less
             error = unsure * len(mine) + self._fit.spread * float(np.sqrt(np.sum(took**2)))
             return max(0.0, float(np.sum(took - (self.overhead - self._less)))), error
         idle = float(np.median(self._empty)) if self._empty else 0.0
-        most = max(0.0, sum(batch.busy * batch.duration - idle for batch in mine))
+        most = max(0.0, float(np.sum(took - idle)))
         return most / 2, most / 2
 
 

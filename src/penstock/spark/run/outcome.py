@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
+from penstock.latency.cores import covered
 from penstock.network import Network, Stream
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
@@ -31,9 +32,10 @@ class Batch:
     holds its number in a log and the rows that left to it, by operator; ``host`` is where it was done; ``visible`` is
     when its rows could be read (s since 1970); ``speed`` holds moments of it (s since 1970) and how fast its core then
     was, in steps of a fixed loop a second; ``busy`` is the share of the time in which its host worked: in real-time
-    mode batches last whether there are rows or not; ``ahead`` holds the rows of each topic that were there when it was
-    planned and that it did not read; ``state`` what the operators behind streams kept (bytes), and how long their tasks
-    took to commit it (s); ``early`` says whether the watermark stood at 1970, where it begins.
+    mode batches last whether there are rows or not, and of a host elsewhere it is not known (None); ``ahead`` holds the
+    rows of each topic that were there when it was planned and that it did not read; ``state`` what the operators behind
+    streams kept (bytes), and how long their tasks took to commit it (s); ``early`` says whether the watermark stood at
+    1970, where it begins.
     """
 
     query: str
@@ -48,7 +50,7 @@ class Batch:
     host: str = ""
     visible: float = 0.0
     speed: Sequence[tuple[float, float]] = ()
-    busy: float = 1.0
+    busy: float | None = 1.0
     ahead: Mapping[str, int] = attrs.field(factory=dict)
     state: Mapping[str, tuple[int, float]] = attrs.field(factory=dict)
     early: bool = False
@@ -59,9 +61,9 @@ class Batch:
         return max(counted, default=0.0)
 
     @property
-    def span(self) -> tuple[float, float]:
-        """From when to when (s since 1970) its host worked for it, as if at a stretch."""
-        return self.start, self.start + self.busy * self.duration
+    def span(self) -> tuple[float, float] | None:
+        """From when to when (s since 1970) its host worked for it, as if at a stretch; None: not known."""
+        return None if self.busy is None else (self.start, self.start + self.busy * self.duration)
 
 
 SHORTEST = 1e-3
@@ -124,6 +126,22 @@ class Outcome:
     def stop(self) -> float:
         """When its last batch ended (s since 1970), and after it began where there was none."""
         return max([self.epoch + SHORTEST, *(batch.start + batch.duration for batch in self.batches)])
+
+    def busy(self, batches: Iterable[Batch], begin: float) -> float | None:
+        """Return the share of the time from a moment on in which a host worked; None: not known.
+
+        Parameters
+        ----------
+        batches
+            Of the host; several at once count as if they were one.
+        begin
+            The moment (s since 1970).
+        """
+        spans = [batch.span for batch in batches]
+        known = [span for span in spans if span is not None]
+        if len(known) < len(spans):
+            return None
+        return sum(b - a for a, b in covered(known, begin, self.stop)) / (self.stop - begin)
 
     def latencies(self, sink: str | None = None) -> tuple[Array, Array]:
         """Return latencies (s) at a sink, or at all, and how many tuples had each, those of the history in classes."""
@@ -237,7 +255,7 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
     figures = (start, report["duration"] + (report["start"] - start), report["rows"])
     logged = {writer: (int(at), int(rows)) for writer, (at, rows) in manifest["rows"].items()}
     speed = [(float(at), float(steps)) for at, steps in manifest.get("speed", ())]
-    host, visible, busy = manifest.get("host", ""), float(manifest["visible"]), float(manifest.get("busy", 1.0))
+    host, visible, busy = manifest.get("host", ""), float(manifest["visible"]), manifest.get("busy", 1.0)
     ahead = report.get("ahead", {})
     state = {name: (int(size), float(spent)) for name, (size, spent) in report.get("state", {}).items()}
     early = not report.get("begun", True)

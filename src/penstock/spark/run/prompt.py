@@ -158,11 +158,10 @@ class PromptRunner(Runner):
             if number <= ended and not manifest_of(spec.folder, self.name, number).exists() and save(progress, spec):
                 self._since = publish(self.query, number, self._busy(), self._since)
 
-    def _busy(self) -> float:
-        """Return the share of a core that the host has used since the last call, at most 1."""
+    def _busy(self) -> float | None:
+        """Return the share of a core that the host has used since the last call, at most 1; None: not known."""
         share = self._usage.look(time.monotonic(), [self.host.name])[self.host.name]
-        # Of other machines nothing is known.
-        return 1.0 if share is None else min(1.0, share)
+        return None if share is None else min(1.0, share)
 
     def check(self) -> None:
         """Raise the error that the query ended with, if it did."""
@@ -245,13 +244,13 @@ def _taking(session: SparkSession) -> Iterator[None]:
                 session.conf.unset(key)
 
 
-def publish(query: PromptQuery, number: int, busy: float = 1.0, since: float | None = None) -> float:
+def publish(query: PromptQuery, number: int, busy: float | None = None, since: float | None = None) -> float:
     """Write the manifest of a batch that Spark has reported: readers of a run's folder know batches by it.
 
     Parameters
     ----------
     busy
-        Share of its time that its host worked.
+        Share of its time that its host worked; None: not known.
     since
         When the batch before ended, or the query began (s since 1970): the rows that the last, ordinary batch goes over
         passed from then on. None: when the batch itself began.

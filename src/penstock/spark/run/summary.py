@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.latency.cores import covered
 from penstock.network import Network
-from penstock.spark.run.outcome import Outcome
+from penstock.spark.run.outcome import Batch, Outcome
 
 if TYPE_CHECKING:
     from penstock.files import Document
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 def summary(outcome: Outcome, network: Network, placement: Mapping[str, str], hosts: Iterable[str]) -> Document:
     """Return placement, latencies, counts of streams, how busy the hosts were, and whether nothing was lost."""
-    busy = dict.fromkeys(hosts, 0.0) | _busy(outcome)
+    busy = {**dict.fromkeys(hosts, 0.0), **_busy(outcome)}
     return {
         "placement": dict(sorted(placement.items())),
         "latency": _latency(*outcome.latencies()),
@@ -31,17 +30,16 @@ def summary(outcome: Outcome, network: Network, placement: Mapping[str, str], ho
     }
 
 
-def _busy(outcome: Outcome) -> dict[str, float]:
-    """Return the share of the time in which each host did a batch, of several at once as if it was one."""
-    spans: dict[str, list[tuple[float, float]]] = {}
+def _busy(outcome: Outcome) -> dict[str, float | None]:
+    """Return the share of the time in which each host worked; None: not known."""
+    batches: dict[str, list[Batch]] = {}
     first: dict[str, float] = {}
     for batch in outcome.batches:
-        spans.setdefault(batch.host, []).append(batch.span)
+        batches.setdefault(batch.host, []).append(batch)
         first[batch.query] = min(batch.start, first.get(batch.query, batch.start))
     # When batches were that are in the history is not known.
     known = [start for query, start in first.items() if outcome.history.upto.get(query, 0)]
-    begin, end = max([outcome.epoch, *known]), outcome.stop
-    return {host: sum(b - a for a, b in covered(rows, begin, end)) / (end - begin) for host, rows in spans.items()}
+    return {host: outcome.busy(each, max([outcome.epoch, *known])) for host, each in batches.items()}
 
 
 def _latency(values: Array, weights: Array) -> dict[str, float | None]:
