@@ -5,8 +5,9 @@ Or:  uv run python benchmarks/bench_scale.py --computes --executors 1,2 --rows 1
 
 A standalone cluster on loopback, as `make cluster` starts it, with a worker of one core and slot for each executor.
 Rows from parquet files wait, go to a log and a sink, and pass a query behind the log. The step waits and does not
-compute, so that executors may be more than cores; with ``--computes`` it computes, on as many as there are cores. The query with the step does three batches of ``--rows`` rows: the
-first one starts a Python worker on each executor, the others show how fast it goes on.
+compute, so that executors may be more than cores; with ``--computes`` it computes, on as many as there are cores. The
+query with the step does three batches of ``--rows`` rows: the first one starts a Python worker on each executor, the
+others show how fast it goes on.
 """
 
 from __future__ import annotations
