@@ -21,6 +21,7 @@ from penstock.spark.run import changing, ending, live
 from penstock.spark.run.attach import Grown
 from penstock.spark.run.changing import Changes
 from penstock.spark.run.ending import Ending
+from penstock.spark.run.failures import AGAIN, Failures
 from penstock.spark.run.live import SparkEngine
 from penstock.spark.run.membership import Membership
 from penstock.spark.run.split import parts_apart
@@ -104,7 +105,7 @@ class Stage:
         self.changes.members = Membership(self.engine, self.system, self.changes.pool, self.changes._begin_there)
         self.live = SparkEngine.__new__(SparkEngine)
         self.live.engine, self.live.system, self.live.changes = self.engine, self.system, self.changes
-        self.live._told, self.live._failures, self.live._first = [], {}, frozenset({"a", "b"})
+        self.live._told, self.live._failures, self.live._first = [], Failures(), frozenset({"a", "b"})
 
     def add(self, cluster: Cluster, host: StandIn) -> None:
         """Take a host in, as `Engine.add` does."""
@@ -310,7 +311,7 @@ def test_attached_query_that_fails_is_given_up_alone(stage: Stage, monkeypatch: 
     monkeypatch.setattr(changing, "attach", lambda _system, change, _intervals: ended.append(change))
     stage.live._first, stage.system.growing = frozenset({"a"}), True
     stage.system.goes_on = lambda _: False
-    for _ in range(live.AGAIN + 1):
+    for _ in range(AGAIN + 1):
         stage.live._failed("b", EngineError("poison"))
         stage.settle()
     assert ended == []
@@ -359,7 +360,7 @@ def test_copy_that_leads_and_fails_is_its_unit(stage: Stage) -> None:
     led = Unit(unit("a", "h1").fragment, "a", copies={"a": "h1", "a#2": "h2"})
     stage.units["a"] = led
     del stage.system.runners["a"]
-    for _ in range(live.AGAIN):
+    for _ in range(AGAIN):
         stage.live._failed("a#1", EngineError("poison"))
         stage.settle()
     assert {told["unit"] for told in stage.live._told} == {"a"}

@@ -9,12 +9,9 @@ from typing import TypeVar
 from pyspark.errors import PySparkException
 
 from penstock.errors import EngineError
-from penstock.spark.run.reports import short
+from penstock.spark.run.reports import LOST, short
 
 Answer = TypeVar("Answer")
-
-LOST = "ExecutorLostFailure"
-"""What Spark says where a task ended with its executor."""
 
 TIMES, PAUSE = 4, 1.0
 """How often a question is asked, and the seconds in which a cluster may start another executor."""

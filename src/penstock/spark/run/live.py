@@ -25,6 +25,7 @@ from penstock.spark.run.deaths import dead
 from penstock.spark.run.detach import shrunk
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.engine import Engine
+from penstock.spark.run.failures import Failures
 from penstock.spark.run.folder import epoch_of, note_sessions, open_schedules, owned
 from penstock.spark.run.follow import Answers, Follower
 from penstock.spark.run.observing import Observer, operators_seen
@@ -44,11 +45,6 @@ if TYPE_CHECKING:
     from penstock.files import Document
     from penstock.spark.compile import Deployment
     from penstock.spark.hosts.base import SparkHost
-
-AGAIN = 3
-"""So often a unit whose query fails is started again within `FORGIVEN` seconds, before the engine gives up."""
-
-FORGIVEN = 60.0
 
 
 class SparkEngine:
@@ -79,7 +75,7 @@ class SparkEngine:
     ) -> None:
         self.engine = engine
         interval = engine.cluster.spark.trigger if trigger is None else trigger
-        self._failures: dict[str, list[float]] = {}
+        self._failures = Failures()
         self._told: list[Document] = []
         self._over = False
         self._asked = 0.0
@@ -294,14 +290,8 @@ class SparkEngine:
         unit = next(unit for unit in self.system.units.values() if copy in unit.copies)
         host = unit.copies[copy]
         self._told.append({"time": self.now, "unit": copy, "host": host, "why": short(error)})
-        if host not in self.changes.members.down and not self._again(copy_name(copy)):
+        if host not in self.changes.members.down and not self._failures.too_many(copy_name(copy)):
             self.changes.start_copy(unit, copy, host)
-
-    def _again(self, name: str) -> bool:
-        """Count a failure; return whether there were too many."""
-        now = time.monotonic()
-        times = self._failures[name] = [at for at in self._failures.get(name, ()) if now - at < FORGIVEN] + [now]
-        return len(times) > AGAIN
 
     def _failed(self, name: str, error: BaseException) -> None:
         """Start a unit again that has failed, unless its host has died or it runs all the same."""
@@ -330,7 +320,7 @@ class SparkEngine:
         if runner is not None and self.system.goes_on(runner):
             # The change failed before anything was stopped.
             return
-        if self._again(name):
+        if self._failures.too_many(name):
             self._give_up(unit, error)
         elif unit.copies:
             # Another one leads meanwhile, where there is one.

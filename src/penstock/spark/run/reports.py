@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 SLOW = "failed to connect back"
 """What Spark says when a Python worker did not start within its 10 s: the machine was busy."""
 
+LOST = "ExecutorLostFailure"
+"""What Spark says where a task ended with its executor: it starts another one, and clusters may retry no task."""
+
 SHARED = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
 """What Spark says while a query of an earlier run still plans its last batch."""
 
@@ -92,7 +95,7 @@ def was_passing(handle: StreamingQuery) -> bool:
 
 def _passing(error: Exception) -> bool:
     text = str(error)
-    return SLOW in text or any(sign in text for sign in SHARED)
+    return any(sign in text for sign in (SLOW, LOST, *SHARED))
 
 
 def told(query: Query) -> str | None:

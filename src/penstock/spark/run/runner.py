@@ -118,7 +118,7 @@ class Runner:
         """Raise the error that the query ended with, if it did."""
         error = self.failed()
         if error is not None:
-            raise EngineError(error)
+            raise EngineError(f"{error}; run the same command again to go on" if self.passing else error)
 
     @property
     def passing(self) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 
+from penstock.errors import EngineError
 from penstock.spark.run.ended import Ended, Heard
 from penstock.spark.run.ending import Ending
+from penstock.spark.run.failures import Failures
 from penstock.spark.run.system import LOOK, Report, System
 
 CHECK, HEAR = 5.0, 1.0
@@ -15,7 +17,7 @@ CHECK, HEAR = 5.0, 1.0
 def watch(system: System, trigger: float, seconds: float | None, tell: Report, heard: Heard | None) -> None:
     """Wait for the end of what a system works off, or for some seconds."""
     ended = Ended(system.deployment.place)
-    ending = Ending(system.deployment)
+    ending, failures = Ending(system.deployment), Failures()
     begin = asked = listened = time.time()
     whole = max(ending.epoch, begin) - begin + max(0.0, ending.length - (begin - ending.epoch))
     span = whole if seconds is None else seconds
@@ -30,8 +32,24 @@ def watch(system: System, trigger: float, seconds: float | None, tell: Report, h
         if now - asked > CHECK:
             asked = now
             system.copies.check()
-            for runner in [*system.runners.values()]:
-                system.check(runner)
+            _look_after(system, trigger, failures)
         tell("running", min(1.0, (now - begin) / span) if span > 0 else 0.0)
         if ending.over(state, now, trigger, system.copies.patience) or (seconds is not None and now - begin >= seconds):
             return
+
+
+def _look_after(system: System, trigger: float, failures: Failures) -> None:
+    """Start the units again whose queries have ended for a reason that passes, such as an executor that died.
+
+    Raises
+    ------
+    EngineError
+        If one ended for another reason, or too often.
+    """
+    for name, runner in [*system.runners.items()]:
+        try:
+            system.check(runner)
+        except EngineError:
+            if not runner.passing or failures.too_many(name):
+                raise
+            system.move(name, system.units[name].host, trigger)
