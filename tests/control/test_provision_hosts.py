@@ -7,7 +7,7 @@ from engines import APART, TOGETHER, simulated, stepped, two_queries
 from steered import steered
 
 from penstock.cluster import Cluster, Host
-from penstock.control.goals import Goals
+from penstock.control.goals import Goals, Prices
 from penstock.control.knowledge import Knowledge
 from penstock.network import Network, Operator, Sink, Source
 from penstock.simulation import MicroBatch
@@ -68,9 +68,9 @@ def test_host_that_cannot_become_empty_does_not_leave():
 def test_host_stays_while_much_waits(policy):
     """A spare host that has joined in a burst leaves when nothing waits any more and the load has been low for 30 s."""
     rates = stepped((20, 45.0), (50, 300.0), (100, 45.0))
-    lines, looks = steered(
-        simulated(two_queries(), TOGETHER, rates, 1), policy, 165, goals=Goals(spare=(Host(name="z1"),))
-    )
+    # Dear rows are not dropped, and so they wait.
+    goals = Goals(spare=(Host(name="z1"),), prices=Prices(value=1e-2))
+    lines, looks = steered(simulated(two_queries(), TOGETHER, rates, 1), policy, 165, goals=goals)
     left = next(line["time"] for line in lines if "retire" in line["decided"])
     assert 100 <= left <= 112
     assert max(seen.waiting.sum() for seen in looks) > 3000
