@@ -41,6 +41,9 @@ ASKED = 4
 PAIRS = 1_000
 """Exchanges of two units that are priced at most."""
 
+SINGLE = 20
+"""Single moves that are priced at most where the algorithm finds none."""
+
 
 @attrs.frozen(kw_only=True)
 class Rebalance:
@@ -49,6 +52,9 @@ class Rebalance:
     A placement is priced by how long tuples will wait at each host over the horizon (cumulative excess, with the
     backlog of now), plus the load above ``goals.high``; a move costs the pause that it makes. Once no host has too much
     to do nothing is worth a move, so that it rests after a drift.
+
+    The papers' algorithms even out two hosts, and move nothing that is more than half of the difference between them.
+    Where that leaves a host with more than it can work off, any single move is tried that relieves it (`relief`).
 
     Attributes
     ----------
@@ -102,7 +108,7 @@ class Rebalance:
         before = prices(now, now.host_load(where), now.host_backlog(where))
         if before.max(initial=0.0) <= 0 or len(now.hosts) < 2:
             return {}
-        return paying(now, where, self.target(now, rng), before)
+        return paying(now, where, self.target(now, rng), before) or relief(now, where, before)
 
     def target(self, now: Situation, rng: np.random.Generator) -> dict[str, str]:
         """Return where the algorithm would have each operator that it moves, none of them beside a copy of its own."""
@@ -193,6 +199,33 @@ def paying(now: Situation, where: Ints, target: dict[str, str], before: Floats) 
         others = np.flatnonzero(np.isin(trials[:, 1:], trials[made, 1:]).any(axis=1) & left)
         gains[others] = trying.gains(others)
     return now.together(found)
+
+
+def relief(now: Situation, where: Ints, before: Floats) -> dict[str, str]:
+    """Return a single move that pays off the fullest host, if that has more to do than it can.
+
+    Those come first that leave neither of the two hosts with too much, and of these the one that moves the least load.
+    """
+    level = now.host_load(where).mean(axis=1)
+    hot = int(np.argmax(level / now.usable))
+    if level[hot] <= now.usable[hot]:
+        return {}
+    load = now.summed(now.load[now.base]).mean(axis=1)
+    held = now.summed(np.isin(np.array(now.seen.operators), list(resting(now))).astype(float)) > 0
+    units = np.flatnonzero((where[now.first] == hot) & ~held & (load > 0))
+    barred = {now.hosts[hot], *now.draining, *now.seen.silent}
+    ends = np.array([k for k, name in enumerate(now.hosts) if name not in barred], np.int64)
+    unit, end = np.repeat(units, ends.size), np.tile(ends, units.size)
+    left = (level[hot] - load[unit]) / now.usable[hot]
+    fullest = np.maximum(left, (level[end] + load[unit]) / now.usable[end])
+    beyond = np.round(np.maximum(0.0, fullest - 1), 2)
+    for k in np.lexsort((fullest, load[unit], beyond))[:SINGLE].tolist():
+        name = now.seen.operators[now.first[unit[k]]]
+        if fullest[k] < level[hot] / now.usable[hot] and (
+            found := paying(now, where, {name: now.hosts[end[k]]}, before)
+        ):
+            return found
+    return {}
 
 
 @attrs.frozen(eq=False)
