@@ -12,7 +12,7 @@ from lumps import Lumps
 from scipy.optimize import linprog
 from steered import steered
 
-from penstock.cluster import Cluster, Host
+from penstock.cluster import Cluster, Host, Link
 from penstock.control.controller import Controller
 from penstock.control.flow import Flow
 from penstock.control.folder import Folder
@@ -288,3 +288,26 @@ def test_what_is_lost_in_an_overload_is_lost_at_its_beginning(overheads):
     ).T
     assert score.mean() >= 0.994
     assert np.median(worst) <= 5.0
+
+
+@pytest.mark.parametrize("bandwidth", [40.0, 50.0, 200.0])
+def test_what_a_link_cannot_carry_is_dropped(bandwidth):
+    """A link that carries less than comes bounds what is kept; nothing is dropped where it carries all."""
+    link = Link(delay=0.05, bandwidth=bandwidth)
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], default_link=link)
+    network = Network.of(
+        "far",
+        [Source(name="s1")],
+        [
+            Operator(name=name, kind="map", inputs=(given,), cost=(0.001,), selectivity=(1.0,))
+            for name, given in (("near", "s1"), ("far", "near"))
+        ],
+        [Sink(name="t", input="far")],
+    )
+    engine = simulated(network, {"near": "h1", "far": "h2"}, stepped((60, 80.0), sources=("s1",)), cluster)
+    lines, _ = steered(engine, "shed", 60)
+    report = engine.report()
+    assert report["latency"]["max"] < 3.0
+    most = 40.0 if bandwidth < 80 else 80.0  # two at a time, each for 0.05 s
+    assert 0.94 * most < report["latency"]["count"] / 60 <= most
+    assert bool(lines) == (bandwidth < 80)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 
 import attrs
 import numpy as np
 
-from penstock.cluster import Cluster
+from penstock.cluster import Cluster, Link
 from penstock.control.flow import Floats, Flow
 from penstock.control.remembered import Remembered
 from penstock.control.situation import Situation
@@ -24,6 +25,9 @@ STEP = 0.01
 
 ENDLESS = 1e6
 """Cores of a host that limits nothing."""
+
+LINKED = 0.95
+"""Share of a link's bandwidth that is used, so that what waits for it gets through some time."""
 
 MOST = 2_000
 """Vertices beyond which a table takes longer than the linear programs that it saves."""
@@ -61,6 +65,11 @@ class Exactly:
         dead = (attrs.evolve(now.seen.cluster.hosts[name], capacity=ENDLESS, quota=1.0) for name in gone)
         cluster = cluster.having((*cluster.hosts.values(), *dead))
         program = build_program(network, cluster, now.seen.placement)
+        limit = np.array(program.limit)
+        for row, name in enumerate(program.resources[program.hosts :], program.hosts):
+            start, _, end = name.partition("->")
+            limit[row] = LINKED * carried(cluster.link(start, end))
+        program = attrs.evolve(program, limit=limit)
         fixed = undroppable(network)
         if program.products:
             # What a join over time puts out is no linear function: what the optimum drops there is kept all the same.
@@ -89,6 +98,12 @@ class Exactly:
         used = (self.program.K @ kept)[: room.size] + (self.floor @ rates)[: room.size]
         return {name: share for name, share in program.keep(rates, kept).items() if name not in self.whole}, used
 
+    def crowded(self, rates: Floats) -> bool:
+        """Whether links carry more than they can where nothing is dropped at rates (tuples/s), array (sources,)."""
+        links = slice(self.program.hosts, None)
+        used = self.program.K[links] @ self.program.flow(rates) + self.floor[links] @ rates
+        return bool((used > self.program.limit[links]).any())
+
 
 class Tables:
     """The tables of the situations of late. What they answer depends on the situation alone."""
@@ -103,6 +118,12 @@ class Tables:
             (*placed(now), cost.tobytes(), selectivity.tobytes()),
             lambda: Exactly.of(priced(now.flow, cost, selectivity), now.cluster(), now),
         )
+
+
+def carried(link: Link) -> float:
+    """Return how many tuples/s a link brings across: as many at a time as whole ones pass while one is on its way."""
+    volume = link.delay * link.bandwidth
+    return max(1, math.floor(volume + 1e-9)) / link.delay if 0 < volume < 1e6 else link.bandwidth
 
 
 def placed(now: Situation) -> tuple[Hashable, ...]:

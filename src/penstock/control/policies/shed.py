@@ -87,8 +87,9 @@ class Shed:
         # A decision shows in the rates of the next period but one: what is to be gone before would be paid for twice.
         within = max(self.drain * bound, 2 * now.seen.period)
         room = spare * np.clip(1 - excess / within, 0.05, None)
+        crowded = not now.seen.cluster.free_links and self.tables.of(now).crowded(rates)
         if not now.seen.keep:
-            if bool((load <= room).all()):
+            if bool((load <= room).all()) and not crowded:
                 return None
             # The batches that run let all through: that fills what is empty, and more would come on top of it.
             room = np.minimum(room, spare)
@@ -110,7 +111,8 @@ class Shed:
         if not keep:
             why = f"{'nothing waits' if over else 'everything fits again'}: keep all"
         else:
-            why = f"load over capacity: {', '.join(over)}; keep what is worth most" if over else "work off the backlog"
+            why = f"load over capacity: {', '.join([*over, *['links'] * crowded])}; keep what is worth most"
+            why = why if over or crowded else "work off the backlog"
         return Proposal(
             policy="shed",
             plan=Plan(keep=keep),
