@@ -54,6 +54,16 @@ def test_shedding_leaves_to_copies_what_they_can_do(wanted):
     assert np.nansum(turned.seen.waiting) < 40
 
 
+@pytest.mark.parametrize("wanted", ["replicate", "replicate,shed"])
+def test_copies_drop_nothing_for_good_after_an_overload(wanted):
+    """What copies drop is lifted once everything fits, however little it is in the end."""
+    rates = stepped((60, 80.0), (40, 30.0), sources=("s",))
+    engine = simulated(copied(), {"a": "h1", "a#2": "h2", "b": "h2"}, rates)
+    turned, acted = controlled(engine, wanted, 100)
+    assert "replicate" in acted
+    assert not turned.seen.keep
+
+
 @pytest.mark.parametrize(("seconds", "drops"), [(3, False), (20, True)])
 @pytest.mark.parametrize("wanted", ["replicate", "replicate,shed"])
 def test_copies_stay_able_to_take_over_through_a_short_overload(wanted, seconds, drops):

@@ -235,6 +235,31 @@ def test_hosts_behind_each_other_keep_the_bound_in_batches(hosts, overhead):
     assert max(seen.latency["out"].worst for seen in looks[27:] if seen.latency["out"].count) <= 5.0
 
 
+def one_operator():
+    """Return an operator that fills a host at 100 tuples/s."""
+    step = Operator(name="o", kind="map", inputs=("s",), cost=(0.01,), selectivity=(1.0,))
+    return Network.of("one", [Source(name="s")], [step], [Sink(name="t", input="o")])
+
+
+def test_the_last_drops_are_lifted_however_small_they_are():
+    """Once a host works off all that comes, nothing is dropped any more."""
+    rates = stepped((20, 60.0), (20, 200.0), (40, 100.3), (40, 60.0), sources=("s",))
+    lines, looks = steered(simulated(one_operator(), {"o": "h1"}, rates, 1), "shed", 120)
+    assert any(0.99 < look.keep.get("s->o", 0.0) < 1 for look in looks)
+    assert lines[-1]["decided"] == {"keep": {}}
+    assert not looks[-1].keep
+
+
+@pytest.mark.parametrize("mean", [98.0, 100.3, 101.5, 105.0])
+def test_a_load_near_the_capacity_is_not_decided_about_each_second(mean):
+    """A load that hovers where drops begin makes few decisions, and what waits keeps the bound."""
+    series = mean + np.random.default_rng(1).normal(0, 1.5, 200)
+    rates = stepped(*((1, float(rate)) for rate in series), sources=("s",))
+    lines, looks = steered(simulated(one_operator(), {"o": "h1"}, rates, 1), "shed", 200)
+    assert len(lines) <= 8
+    assert max(look.latency["t"].worst or 0.0 for look in looks) < 2
+
+
 def test_the_reason_for_keeping_all_is_no_overload():
     """Where a host does more than its costs say, all is kept since nothing waits, and the decision says so."""
     now = situation(two_queries(), APART, stepped((10, 235.0)))

@@ -12,7 +12,8 @@ from penstock.control.situation import Situation
 from penstock.steering import Plan
 
 LEAST = 0.05
-"""Changes of what copies keep below this are not worth a decision: it costs nothing that they drop a little more."""
+"""Changes of what copies keep below this are not worth a decision, unless nothing is to be dropped any more: it costs
+nothing that they drop a little more."""
 
 WAITED = 0.6
 """Share of the latency bound for which something must have waited before copies begin to drop: one that has dropped can
@@ -57,13 +58,20 @@ class Replicate:
         if (plan := relieved(now)) is None:
             return None  # copies alone cannot make room: `shed` drops for all of them
         keep = plan.streams(now.network, now.seen.placement)
-        if all(abs(now.seen.keep.get(n, 1.0) - keep.get(n, 1.0)) < LEAST for n in {*keep, *now.seen.keep}):
+        changes = (abs(now.seen.keep.get(n, 1.0) - keep.get(n, 1.0)) for n in {*keep, *now.seen.keep})
+        change = max(changes, default=0.0)
+        # The last drops are lifted however small they are: a copy that drops cannot take over.
+        if change < LEAST and (keep or not change):
             return None
         return Proposal(
             policy="replicate",
             plan=Plan(keep=keep),
             why=f"copies need {shares.max():.2f} times what a host can work off: "
-            f"{', '.join(sorted(plan.keep)) or 'none'} drop, and each operator has a copy that drops nothing",
+            + (
+                f"{', '.join(sorted(plan.keep))} drop, and each operator has a copy that drops nothing"
+                if plan.keep
+                else "none drops any more"
+            ),
             expected={"load": max(plan.load.values(), default=0.0), "score": now.score()},
         )
 

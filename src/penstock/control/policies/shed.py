@@ -42,14 +42,15 @@ class Shed:
     drain
         Share of the latency bound within which a backlog is to be worked off, though never less than two periods.
     least
-        Changes of keep fractions below this are not worth one.
+        Changes of keep fractions below this are not worth a decision, but for lifting the last drops.
     low, high
         Shares of the latency bound between which what waits at a host changes nothing while something is dropped: what
         chance brings more or less for a while is waited out, not paid for in tuples that are worth more. Where tuples
         pass several batches one after another, it is no more than each of them may last; where they come by another
         host's batches, the least is such a batch more, and another ``low`` that all such hosts on a way share.
     probe
-        Factor on what a host does now while nothing waits there though something is dropped.
+        Factor on what a host does now while nothing waits there though something is dropped, and on its capacity up to
+        which nothing is dropped before as much waits there as may.
     slack
         Share of its room by which a host may be filled too much or too little while its queue is between the two.
     reserve
@@ -89,7 +90,9 @@ class Shed:
         room = spare * np.clip(1 - excess / within, 0.05, None)
         crowded = not now.seen.cluster.free_links and self.tables.of(now).crowded(rates)
         if not now.seen.keep:
-            if bool((load <= room).all()) and not crowded:
+            # Costs may be believed too high, and what is dropped before anything waits would be let in again at once.
+            slight = (load <= self.probe * spare) & (excess <= 0)
+            if bool(((load <= room) | slight).all()) and not crowded:
                 return None
             # The batches that run let all through: that fills what is empty, and more would come on top of it.
             room = np.minimum(room, spare)
@@ -105,7 +108,11 @@ class Shed:
                 return None
         keep = self.fitting(now, where, rates, room)
         different = {*keep, *now.seen.keep}
-        if all(abs(keep.get(name, 1.0) - now.seen.keep.get(name, 1.0)) < self.least for name in different):
+        # The last drops are lifted however small they are, but not before what waits is worked off: a load about as high
+        # as the capacity would bring them back.
+        last = bool(different) and not keep and bool((lacks > 0).all())
+        same = all(abs(keep.get(name, 1.0) - now.seen.keep.get(name, 1.0)) < self.least for name in different)
+        if same and not last:
             return None
         over = [f"{name} {share:.2f}" for name, share in zip(now.hosts, load / spare, strict=True) if share > 1]
         if not keep:
