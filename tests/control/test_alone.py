@@ -98,6 +98,15 @@ def test_what_takes_long_to_refuse_is_tried_once(tmp_path, monkeypatch):
     assert len(tries) < 4
 
 
+def test_a_network_too_large_for_tables_is_told_once(tmp_path, monkeypatch):
+    """Where tables would take too long to make, the history says so once, however long that is so."""
+    monkeypatch.setattr("penstock.control.policies.alone.MOST", 1)
+    _, lines = controlled(tmp_path, CHAINED, stepped((80, 60.0)), until=75.0)
+    assert [line["why"] for line in lines] == [
+        "hosts cannot decide alone: tables for 6 streams take too long to make (at most 1)"
+    ]
+
+
 @pytest.mark.parametrize("rate", [50.0, 300.0, 900.0])
 def test_second_host_sees_what_the_first_lets_through(rate):
     """Along a chain of hosts both fractions hold, and together they leave every host with what it can work off."""

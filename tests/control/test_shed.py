@@ -93,6 +93,12 @@ def test_streams_that_cannot_drop_are_taken_out_of_the_program(seed):
     assert whole.score(y) == pytest.approx(-oracle.fun, rel=1e-6)
 
 
+def one_operator():
+    """Return an operator that fills a host at 100 tuples/s."""
+    step = Operator(name="o", kind="map", inputs=("s",), cost=(0.01,), selectivity=(1.0,))
+    return Network.of("one", [Source(name="s")], [step], [Sink(name="t", input="o")])
+
+
 def situation(network, placement, rates, looks=4):
     """Return the situation after some looks at a simulated run."""
     engine, known, flow = simulated(network, placement, rates), Knowledge(), Flow.of(network)
@@ -125,6 +131,28 @@ def test_what_is_kept_fills_hosts_at_the_costs_of_now():
     rates, room, where = np.full(2, 300.0), np.array([0.7, 0.9]), now.where()
     keep = Shed().fitting(now, where, rates, room)
     assert now.host_load(where, keep, rates)[:, 0] == pytest.approx(room, rel=2e-3)
+
+
+def test_a_wide_network_is_planned_without_listing_vertices(monkeypatch):
+    """Without a table the same is kept: the linear program answers as the vertices do."""
+    now = situation(two_queries(), APART, stepped((10, 300.0)))
+    rates, room, where = np.full(2, 300.0), np.array([0.7, 0.9]), now.where()
+    narrow = Shed().fitting(now, where, rates, room)
+    monkeypatch.setattr("penstock.control.tables.WIDEST", 3)
+    wide = Shed()
+    assert wide.tables.of(now).table is None
+    assert wide.fitting(now, where, rates, room) == pytest.approx(narrow)
+
+
+@pytest.mark.parametrize("rate", [60.0, 150.0])
+def test_what_is_too_large_to_plan_is_told_once(monkeypatch, rate):
+    """Where a network has too many streams nothing is dropped, which is told once if something should be."""
+    monkeypatch.setattr("penstock.control.policies.shed.LARGEST", 1)
+    rates = stepped((80, rate), sources=("s",))
+    lines, looks = steered(simulated(one_operator(), {"o": "h1"}, rates, 1), "shed", 80)
+    assert not looks[-1].keep
+    assert [line["decided"] for line in lines] == [{}] * (rate > 100)
+    assert all("2 streams take too long" in line["why"] for line in lines)
 
 
 def test_what_is_kept_and_has_not_come_yet_is_no_sign_of_low_costs():
@@ -233,12 +261,6 @@ def test_hosts_behind_each_other_keep_the_bound_in_batches(hosts, overhead):
     _, looks = steered(engine, "shed", 79)
     # What came within the second before the first decision has passed by then.
     assert max(seen.latency["out"].worst for seen in looks[27:] if seen.latency["out"].count) <= 5.0
-
-
-def one_operator():
-    """Return an operator that fills a host at 100 tuples/s."""
-    step = Operator(name="o", kind="map", inputs=("s",), cost=(0.01,), selectivity=(1.0,))
-    return Network.of("one", [Source(name="s")], [step], [Sink(name="t", input="o")])
 
 
 def test_the_last_drops_are_lifted_however_small_they_are():

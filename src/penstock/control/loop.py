@@ -87,9 +87,9 @@ class Control:
             if emptied:
                 state = attrs.evolve(state, draining=state.draining | set(found.drain))
             # Who asks gets an answer, however often.
-            told = advised(state, found.policy, plan, not begun and number >= len(wanted), now)
-            if told is not None:
-                state = attrs.evolve(told, decisions=state.decisions + 1)
+            state, told = advised(state, found, plan, not begun and number >= len(wanted), now)
+            if told:
+                state = attrs.evolve(state, decisions=state.decisions + 1)
                 lines.append(decision(now, attrs.evolve(found, plan=plan), applied, faults))
             if identity is not None:
                 answers[identity] = {"done": begun or emptied, **lines[-1]}
@@ -233,19 +233,21 @@ def trimmed(now: Situation, plan: Plan) -> Plan:
     return attrs.evolve(plan, placement=placement)
 
 
-def advised(state: State, policy: str, plan: Plan, idle: bool, now: Situation) -> State | None:
-    """Return the state that remembers an advice, or None where the same was given a short time ago.
+def advised(state: State, found: Proposal, plan: Plan, idle: bool, now: Situation) -> tuple[State, bool]:
+    """Return the state that remembers an advice, and whether it is told: not where it was a short time ago.
 
-    What is not applied, or refused, would be advised again at every look.
+    What is not applied, or refused, would be advised again at every look. What changes nothing only says something,
+    which is told once as long as it is so.
     """
     if not idle:
-        return state
+        return state, True
     text = json.dumps({**plan_document(plan), "network": None}, sort_keys=True)
     shape = {"placement": sorted(plan.placement), "keep": plan.keep is not None, "tables": plan.tables is not None}
-    name = hashlib.sha256((text if plan.placement else json.dumps(shape)).encode()).hexdigest()[:12]
+    what = found.why if plan.empty else text if plan.placement else json.dumps(shape)
+    name = hashlib.sha256(what.encode()).hexdigest()[:12]
     # Of two that are as good, now one is found and now the other.
-    given = state.advised.get(policy, {})
+    given = state.advised.get(found.policy, {})
     late = {known: at for known, at in given.items() if now.now - at < 3 * now.goals.cool_down}
-    if name in late:
-        return None
-    return attrs.evolve(state, advised={**state.advised, policy: {**late, name: now.now}})
+    if name in late and not plan.empty:
+        return state, False
+    return attrs.evolve(state, advised={**state.advised, found.policy: {**late, name: now.now}}), name not in late

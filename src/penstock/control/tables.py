@@ -33,6 +33,10 @@ MOST = 2_000
 """Vertices beyond which a table takes longer than the linear programs that it saves."""
 
 
+WIDEST = 400
+"""Streams beyond which even so many vertices take seconds to list."""
+
+
 @attrs.frozen(eq=False)
 class Exactly:
     """The optimum of one placed network at given costs, for any rates and any room on its hosts.
@@ -42,7 +46,7 @@ class Exactly:
     program
         Its limits do not count.
     table
-        None where the program is not linear, or has too many vertices: it is then solved each time.
+        None where the program is not linear, or has too many streams or vertices: it is then solved each time.
     floor
         Array (hosts, sources): what cannot be dropped.
     whole
@@ -76,7 +80,7 @@ class Exactly:
             return cls(program, None, np.zeros((len(program.limit), len(program.sources))), fixed)
         program, floor = without_drops(program, fixed)
         table = None
-        if (program.S > 0).sum(axis=1).max(initial=0) <= 1:
+        if len(program.streams) <= WIDEST and (program.S > 0).sum(axis=1).max(initial=0) <= 1:
             table = vertices(program, MOST)
         return cls(program, table if table is not None and table.complete else None, floor, fixed)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arrays import Ints
 from penstock.errors import EngineError
 from penstock.shedding.baselines import input_only
 from penstock.shedding.program import Matrix, Program
@@ -27,30 +28,37 @@ class Solver:
         self._product = {arc: (left, right, factor) for arc, left, right, factor in program.products}
         lp = highspy.HighsLp()
         arcs, resources = program.arcs, len(program.limit)
-        matrix = np.vstack([np.eye(arcs) - program.G, program.K])
         # Rows are scaled so that HiGHS' absolute tolerances mean the same whatever the units of cost.
         self._scale = 1.0 / np.where(program.limit > 0, program.limit, 1.0)
-        matrix[arcs:] *= self._scale[:, None]
-        for arc, left, right, _ in program.products:
-            matrix[arc, left] = matrix[arc, right] = -1.0  # a place for the slopes
         lp.num_col_, lp.num_row_ = arcs, arcs + resources
         lp.col_cost_ = -program.weight
         lp.col_lower_, lp.col_upper_ = np.zeros(arcs), np.full(arcs, highspy.kHighsInf)
         lp.row_lower_ = np.full(arcs + resources, -highspy.kHighsInf)
         lp.row_upper_ = np.concatenate([np.zeros(arcs), program.limit * self._scale])
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        starts, columns, values = [0], [], []
-        for row in matrix:
-            filled = np.flatnonzero(row)
-            columns.append(filled)
-            values.append(row[filled])
-            starts.append(starts[-1] + len(filled))
-        lp.a_matrix_.start_ = np.array(starts, np.int32)
-        lp.a_matrix_.index_ = np.concatenate(columns).astype(np.int32) if columns else np.zeros(0, np.int32)
-        lp.a_matrix_.value_ = np.concatenate(values) if values else np.zeros(0)
+        starts, columns, values = self._rows()
+        lp.a_matrix_.start_, lp.a_matrix_.index_ = starts.astype(np.int32), columns.astype(np.int32)
+        lp.a_matrix_.value_ = values
         self._highs.passModel(lp)
         self._lower = np.full(arcs, -highspy.kHighsInf)
         self._entry = np.flatnonzero(program.S.any(axis=1)).astype(np.int32)
+
+    def _rows(self) -> tuple[Ints, Ints, Matrix]:
+        """Return what is not 0 in the rows, of arcs and then of resources: starts, columns, values."""
+        program, arcs = self.program, self.program.arcs
+        passed = program.G
+        if program.products:
+            passed = passed.copy()
+            for arc, left, right, _ in program.products:
+                passed[arc, left] = passed[arc, right] = 1.0  # a place for the slopes
+        (reader, writer), (resource, user) = np.nonzero(passed), np.nonzero(program.K)
+        row = np.concatenate([np.arange(arcs), reader, arcs + resource])
+        column = np.concatenate([np.arange(arcs), writer, user])
+        work = program.K[resource, user] * self._scale[resource]
+        value = np.concatenate([np.ones(arcs), -passed[reader, writer], work])
+        order = np.lexsort((column, row))
+        starts = np.searchsorted(row[order], np.arange(arcs + len(program.limit) + 1))
+        return starts, column[order], value[order]
 
     def solve(self, rates: Matrix) -> Matrix:
         """Return the kept rates of an optimal plan, array (arcs,).

@@ -51,12 +51,14 @@ class Alone:
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
         """Return the tables that hosts should have, if they have others."""
-        if not now.ready or len(now.network.streams) > MOST or (now.where() < 0).any():
+        if not now.ready or (now.where() < 0).any():
             return None
+        if len(now.network.streams) > MOST:
+            return _nothing(f"tables for {len(now.network.streams)} streams take too long to make (at most {MOST})")
         try:
             documents, sent = self.tables(now)
         except InputError as error:
-            return Proposal(policy="d-fit", plan=Plan(), why=f"hosts cannot decide alone: {error.problem}", hard=False)
+            return _nothing(error.problem)
         if {host: document["id"] for host, document in documents.items()} == dict(now.seen.tables):
             return None
         return Proposal(
@@ -102,3 +104,8 @@ class Alone:
         most = np.maximum(now.rates.max(axis=1), 1.0)
         found: Floats = 4.0 ** (np.floor(np.log(most) / np.log(4.0)) + 2)
         return found
+
+
+def _nothing(why: str) -> Proposal:
+    """Say why hosts get no tables."""
+    return Proposal(policy="d-fit", plan=Plan(), why=f"hosts cannot decide alone: {why}", hard=False)

@@ -13,8 +13,8 @@ from penstock.control.situation import Situation
 from penstock.control.tables import Tables
 from penstock.steering import Plan
 
-LARGEST = 2_000
-"""Streams beyond which the linear program is too slow for a decision every period."""
+LARGEST = 3_000
+"""Streams beyond which the linear program takes more than a second, and is too slow for a decision every period."""
 
 USUAL = 1.5
 """Batches of work that wait at a host on average, with the one that runs, which brings nothing before it ends."""
@@ -73,8 +73,10 @@ class Shed:
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
         """Return keep fractions for the rates of the last period."""
-        if not now.ready or not now.hosts or len(now.network.streams) > LARGEST:
+        if not now.ready or not now.hosts:
             return None
+        if len(now.network.streams) > LARGEST:
+            return _too_many(now)
         rates, where = now.known.steady(now.network, now.seen.period), now.where()
         if (where < 0).any() and evacuated(now, now.seen.down):
             return None  # `replicate` first: what is on dead hosts is started elsewhere
@@ -108,8 +110,8 @@ class Shed:
                 return None
         keep = self.fitting(now, where, rates, room)
         different = {*keep, *now.seen.keep}
-        # The last drops are lifted however small they are, but not before what waits is worked off: a load about as high
-        # as the capacity would bring them back.
+        # The last drops are lifted however small they are, but not before what waits is worked off: a load about as
+        # high as the capacity would bring them back.
         last = bool(different) and not keep and bool((lacks > 0).all())
         same = all(abs(keep.get(name, 1.0) - now.seen.keep.get(name, 1.0)) < self.least for name in different)
         if same and not last:
@@ -178,3 +180,12 @@ class Shed:
                 break
             asked = np.where(tight, asked * room / np.maximum(load, 1e-12), asked)
         return keep
+
+
+def _too_many(now: Situation) -> Proposal | None:
+    """Say that nothing is dropped, where something should be."""
+    if (now.shares() <= 1).all():
+        return None
+    found = len(now.network.streams)
+    why = f"nothing is dropped, though load is over capacity: {found} streams take too long to plan (at most {LARGEST})"
+    return Proposal(policy="shed", plan=Plan(), why=why, hard=False)
