@@ -9,7 +9,7 @@ from steered import steered
 
 from penstock.cluster import Cluster, Host
 from penstock.network import Network, Operator, Sink, Source
-from penstock.steering import Kill
+from penstock.steering import Kill, Recover
 
 
 def network_of(**state):
@@ -47,8 +47,33 @@ def test_what_fits_nowhere_keeps_nothing_else_from_starting():
     lines, placement = failed_over(
         network_of(a=100.0, b=10.0, c=0.0), {"a": "h1", "b": "h1", "c": "h2"}, (1000, 50, 50)
     )
-    assert [line["refused"] for line in lines] == [[]]
+    assert [line["refused"] for line in lines] == [[], []]
     assert placement == {"a": "h1", "b": "h3", "c": "h2"}
+
+
+@pytest.mark.parametrize(
+    ("killed", "why"),
+    [
+        (["h1"], "h1 is down, and a stands still: no other host has memory for it"),
+        (["h1", "h2"], "h1, h2 are down, and a, c stand still: no other host is up"),
+    ],
+)
+def test_what_stands_still_is_told_once(killed, why):
+    """Operators that nobody can start elsewhere are told with the reason, once for each time that their host dies."""
+    cluster = Cluster.of([Host(name="h1", memory=1000.0), Host(name="h2", memory=50.0)])
+    happen = {at: [kind(host) for host in killed] for at, kind in ((5, Kill), (45, Recover), (90, Kill))}
+    network, rates = network_of(a=100.0, c=0.0), stepped((100, 100.0), sources=("s1",))
+    lines, _ = steered(
+        simulated(network, {"a": "h1", "c": "h2"}, rates, cluster), "replicate,shed,rebalance", 100, happen=happen
+    )
+    told = [line["time"] for line in lines if line["why"] == why]
+    assert told == [6.0, 91.0]
+
+
+def test_a_copy_that_is_alive_stands_for_the_other():
+    """Nothing stands still where another copy runs, though no host can take the one that is missing."""
+    lines, _ = failed_over(network_of(a=0.0), {"a": "h1", "a#2": "h2"}, (float("inf"), float("inf")))
+    assert not lines
 
 
 def test_copy_without_a_host_of_its_own_keeps_nothing_else_from_starting():

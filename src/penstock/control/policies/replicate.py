@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 
@@ -43,7 +45,8 @@ class Replicate:
                 why=f"{', '.join(dead)} is down: {counted(len(moves), 'operator')} to start where most room is{rest}",
                 expected={**worst, "single": float(len(single))},
             )
-        return self._shed(now) if replicated(now) and now.ready else None
+        found = self._shed(now) if replicated(now) and now.ready else None
+        return _stuck(now, dead) if found is None and dead else found
 
     def _shed(self, now: Situation) -> Proposal | None:
         fresh = now.now - now.acted.get("replicate", -np.inf) < now.goals.cool_down
@@ -74,6 +77,26 @@ class Replicate:
             ),
             expected={"load": max(plan.load.values(), default=0.0), "score": now.score()},
         )
+
+
+def _stuck(now: Situation, dead: Sequence[str]) -> Proposal | None:
+    """Say which operators stand still on dead hosts, and why nobody starts them elsewhere."""
+    alive = {base_name(name) for name, host in now.seen.placement.items() if host not in now.seen.down}
+    still = [name for name, host in sorted(now.seen.placement.items()) if host in dead and base_name(name) not in alive]
+    still = [name for name in still if name not in now.seen.moving]
+    if not still or now.seen.silent - now.seen.down:
+        return None  # a host that does not answer yet may take them
+    pinned = [name for name in still if base_name(name) in now.network.pins]
+    lacking = "no other host is up" if set(now.hosts) <= now.draining else "no other host has memory for it"
+    because = (["it is pinned"] if pinned else []) + ([lacking] if len(pinned) < len(still) else [])
+    many = f" and {len(still) - 5} more" if len(still) > 5 else ""
+    return Proposal(
+        policy="replicate",
+        plan=Plan(),
+        why=f"{', '.join(dead)} {'is' if len(dead) == 1 else 'are'} down, and {', '.join(still[:5])}{many} "
+        f"{'stands' if len(still) == 1 else 'stand'} still: {', or '.join(because)}",
+        hard=False,
+    )
 
 
 def _behind(now: Situation) -> float:
