@@ -13,10 +13,19 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from penstock.cli.common import microseconds
+from penstock.control import two_sites
 from penstock.network import hybrid
 from penstock.pictures.demo import bursts, demo_picture, drains, saturated, smoothed
 from penstock.pictures.layers import layered
 from penstock.pictures.network import BOX, _describe
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Figures that are drawn, in place of files."""
+    figures: list[Figure] = []
+    monkeypatch.setattr("penstock.pictures.demo.save", lambda figure, *_args, **_kwargs: figures.append(figure))
+    return figures
 
 
 def report() -> dict[str, Any]:
@@ -135,6 +144,45 @@ def test_phases_are_where_they_are() -> None:
     assert bursts({"time": []}) == drains({"time": []}) == [*saturated({"time": []})] == []
 
 
+def two_bursts() -> dict[str, Any]:
+    """Return the demo's rates; host h1 works on for 3 s after the first burst, h2 after the second."""
+    rates = two_sites.bursts()
+    time = np.arange(rates.periods + 5.0)
+    # A host that is not full works for half of each trigger, and what enters waits for the next.
+    rest, late = np.where(time % 2 == 0, 0.2, 1.0), np.where(time % 2 == 0, 2.5, 1.5)
+    return {
+        "time": time,
+        "rate": {name: [*row, *[0.0] * 5] for name, row in zip(rates.sources, rates.values, strict=True)},
+        "hosts": {
+            "h1": {"busy": np.where((time >= 5) & (time < 28), 1.0, rest)},
+            "h2": {"busy": np.where((time >= 29) & (time < 52), 1.0, rest)},
+        },
+        "latency": {"predicted": late + np.where((time >= 6) & (time < 25), 2.0, 0.0)},
+    }
+
+
+def test_the_demos_bursts_are_told_one_by_one(drawn: list[Figure]) -> None:
+    """Bursts of one source after another are each named, though the total is high most of the time, with its drain."""
+    told = report()
+    told["series"] = two_bursts()
+    assert bursts(told["series"]) == [(5.0, 25.0), (29.0, 49.0)]
+    assert [*saturated(told["series"])] == ["h1", "h2"]
+    assert drains(told["series"]) == [(25.0, 28.0), (49.0, 52.0)]
+    demo_picture(told, "picture.png")
+    words = [[text.get_text() for text in axes.texts] for axes in drawn[0].axes[1:]]
+    assert words[:2] == [["burst", "burst"], ["h1 predicted full", "h2 predicted full"]]
+    assert words[2][:2] == ["drain", "drain"]
+
+
+def test_rates_that_stay_level_have_no_burst() -> None:
+    """Rates that end before the picture does, or that one small source changes, are no burst, and nothing drains."""
+    time = np.arange(60.0)
+    level = np.where(time < 20, 100.0, 0.0)
+    for rate in ({"s": level}, {"s": level, "t": np.where(time < 5, 10.0, 1.0)}, {"s": 0 * time}, {}):
+        series = {"time": time, "rate": rate, "latency": {"predicted": 5 - time / 30}}
+        assert bursts(series) == drains(series) == []
+
+
 def test_smoothing_keeps_the_mean_and_leaves_gaps() -> None:
     """A row that never changes stays as it is, single batches become their share, and what is unknown stays so."""
     assert smoothed(np.full(20, 0.3), 1.0) == pytest.approx(np.full(20, 0.3))
@@ -167,14 +215,6 @@ def test_costs_below_the_resolution_say_so() -> None:
     assert "< 0.49 µs" in _describe({"kind": "filter", "cost": 1e-9, "resolution": 4.9e-7})
     assert "< 130 µs" in _describe({"kind": "filter", "cost": 1e-9, "resolution": 1.3e-4})
     assert "3 µs" in _describe({"kind": "filter", "cost": [3e-6], "resolution": 4.9e-7})
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """Figures that are drawn, in place of files."""
-    figures: list[Figure] = []
-    monkeypatch.setattr("penstock.pictures.demo.save", lambda figure, *_args, **_kwargs: figures.append(figure))
-    return figures
 
 
 def test_what_is_full_is_full_as_predicted(drawn: list[Figure]) -> None:

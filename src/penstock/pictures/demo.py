@@ -24,8 +24,11 @@ SMOOTH = 6.0
 FULL = 0.95
 """Share of its time from which on a host counts as saturated."""
 
-UNDER = 0.55
-"""Share of the panel's height that is below the box of figures."""
+BOX, UNDER = 0.87, 0.49
+"""Shares of the panel's height at which the box of figures begins, below the names of phases, and that lie below it."""
+
+WIDE = 0.1
+"""Share of the picture's width from which on each of several bursts is named."""
 
 
 def demo_picture(report: Document, path: str | os.PathLike[str], theme: str = "light") -> None:
@@ -94,9 +97,9 @@ def _rates(axes: Axes, series: Document, theme: Theme) -> None:
     axes.set_ylim(0, 1.3 * max(axes.get_ylim()[1], 1e-9))
     axes.set_ylabel("tuples/s")
     _panel(axes, series, "Rate of the source" if len(series.get("rate", {})) < 2 else "Rate of the sources", theme)
-    for number, (begin, end) in enumerate(bursts(series)):
-        if number == 0:
-            _name(axes, (begin + end) / 2, "burst", theme)
+    found = bursts(series)
+    for begin, end in [(a, b) for a, b in found if b - a >= WIDE * (time[-1] - time[0])] or found[:1]:
+        _name(axes, (begin + end) / 2, "burst", theme)
     axes.tick_params(labelbottom=False)
     if len(series.get("rate", {})) > 1:
         axes.legend(handles=lines, frameon=False, fontsize=9, loc="upper right", ncols=3)
@@ -165,7 +168,7 @@ def _latency(axes: Axes, report: Document, theme: Theme) -> None:
     axes.legend(handles, labels, frameon=False, fontsize=9, ncols=4, loc="lower right", bbox_to_anchor=(1, 0.99),
                 borderaxespad=0.0)  # fmt: skip
     right = second <= first
-    axes.text(0.985 if right else 0.015, 0.93, _figures(report), transform=axes.transAxes, family="DejaVu Sans Mono",
+    axes.text(0.985 if right else 0.015, BOX, _figures(report), transform=axes.transAxes, family="DejaVu Sans Mono",
               fontsize=9, ha="right" if right else "left", va="top", linespacing=1.35,
               bbox={"boxstyle": "round,pad=0.5", "facecolor": theme.paper, "edgecolor": theme.grid})  # fmt: skip
 
@@ -208,14 +211,19 @@ def _name(axes: Axes, place: float, word: str, theme: Theme) -> None:
 
 
 def bursts(series: Document) -> list[tuple[float, float]]:
-    """Return the intervals (s) in which the total rate is far above its median."""
+    """Return the intervals (s) in which the rate of a source is far above what it usually is."""
     time = _numbers(series["time"])
-    total = np.zeros(time.size)
-    for values in series.get("rate", {}).values():
-        rate = _numbers(values)[: time.size]
-        total[: rate.size] += np.nan_to_num(rate)
-    usual, top = float(np.median(total)) if time.size else 0.0, float(total.max(initial=0.0))
-    return _spells(time, total > (usual + top) / 2) if top > 1.15 * usual else []
+    # A picture goes on until all is worked off, long after the rates may have ended.
+    rates = [np.trim_zeros(np.nan_to_num(_numbers(row)[: time.size]), "b") for row in series.get("rate", {}).values()]
+    rates = [row for row in rates if row.size]
+    # Sources that burst one after another keep the total high for most of the time, but not each its own.
+    usual = [float(np.median(row)) for row in rates]
+    inside = np.zeros(time.size, np.bool_)
+    for row, level in zip(rates, usual, strict=True):
+        top = float(row.max())
+        if top - level > 0.15 * sum(usual):
+            inside[: row.size] |= row > (level + top) / 2
+    return _spells(time, inside)
 
 
 def saturated(series: Document) -> dict[str, list[tuple[float, float]]]:
@@ -232,18 +240,36 @@ def saturated(series: Document) -> dict[str, list[tuple[float, float]]]:
 
 
 def drains(series: Document) -> list[tuple[float, float]]:
-    """Return the intervals (s) after a burst in which what waits is worked off: until latency is as usual again."""
-    time, found = _numbers(series["time"]), []
-    late = np.nan_to_num(_numbers(series.get("latency", {}).get("predicted"))[: time.size])
-    spells = bursts(series)
-    for number, (_, end) in enumerate(spells):
-        until = spells[number + 1][0] if number + 1 < len(spells) else np.inf
-        usual = 1.25 * float(np.median(late)) if late.size else 0.0
-        over = (time[: late.size] >= end) & (time[: late.size] < until) & (late > usual)
-        after = [spell for spell in _spells(time[: late.size], over) if spell[0] <= end + _step(time)]
-        if after and after[0][1] - end >= 2 * _step(time):
-            found.append((end, after[0][1]))
+    """Return the intervals (s) after a burst in which what waits is worked off.
+
+    They last until latency is as usual again, and hosts that were full have a pause.
+    """
+    time, found, spells = _numbers(series["time"]), [], bursts(series)
+    if not spells:
+        return []
+    signs = [_late(series, time, spells)]
+    for host in saturated(series):
+        busy = np.nan_to_num(_numbers(series["hosts"][host]["busy"])[: time.size])
+        signs.append(np.append(busy >= FULL, np.zeros(time.size - busy.size, np.bool_)))
+    for (_, end), (until, _) in zip(spells, [*spells[1:], (np.inf, np.inf)], strict=True):
+        between = (time >= end) & (time < until)
+        after = [spell for sign in signs for spell in _spells(time, sign & between) if spell[0] <= end + _step(time)]
+        last = max((stop for _, stop in after), default=end)
+        if last - end >= 2 * _step(time):
+            found.append((end, last))
     return found
+
+
+def _late(series: Document, time: Array, spells: Sequence[tuple[float, float]]) -> NDArray[np.bool_]:
+    """Return when what enters waits longer than before the first burst, or where that is unknown, between bursts."""
+    late = np.zeros(time.size)
+    known = np.nan_to_num(_numbers(series.get("latency", {}).get("predicted"))[: time.size])
+    late[: known.size] = known
+    quiet = time < spells[0][0]
+    if not quiet.any():
+        quiet = ~np.any([(time >= begin) & (time < end) for begin, end in spells], axis=0)
+    # Between two triggers latency falls, so that most of what is usual lies below its upper quarter.
+    return late > 1.25 * np.quantile(late[quiet], 0.75) if quiet.any() else np.zeros(time.size, np.bool_)
 
 
 def _spells(time: Array, inside: NDArray[np.bool_]) -> list[tuple[float, float]]:
