@@ -383,3 +383,34 @@ def test_the_simulator_is_said_to_share_no_cores(penstock, tmp_path) -> None:
         (tmp_path / "c.toml").write_text(f"[hosts.h1]\n{machine}[hosts.h2]\n{machine}[machines.m]\ncores = {cores}\n")
         done = penstock("estimate", *given, "--cluster", tmp_path / "c.toml", "--check-with", "simulation", "--json")
         assert any("cores of their own" in note for note in done.document["notes"]) == (cores == 1)
+
+
+def test_what_the_simulator_takes_otherwise_is_told(penstock, tmp_path) -> None:
+    """Every command that sets the simulator beside the batch model names the windows, joins and hosts that differ."""
+    (tmp_path / "n.toml").write_text(
+        'name = "n"\n[sources.s]\n[sources.u]\n[sinks.t]\ninput = "a"\n[sinks.v]\ninput = "j"\n'
+        '[operators.a]\nkind = "aggregate"\ninput = "s"\nwindow = 2.0\ncost = 0.001\nselectivity = 0.1\n'
+        '[operators.j]\nkind = "join"\ninputs = ["s", "u"]\nwithin = 1.0\ncost = 0.001\nselectivity = 0.01\n'
+    )
+    (tmp_path / "new.toml").write_text(
+        'name = "new"\n[sources.s]\n[operators.b]\nkind = "map"\ninput = "s"\ncost = 0.001\n[sinks.w]\ninput = "b"\n'
+    )
+    network, rates, model = tmp_path / "n.toml", ["--rates", "s=20,u=20", "--duration", 5], ["--model", "microbatch"]
+    on = ["--hosts", 1, "--placement", "a=h1,j=h1", *rates]
+    check = [*model, "--check-with", "simulation"]
+    given: list[list[object]] = [
+        ["estimate", network, *on, *check],
+        ["compare", network, "--hosts", 1, *rates, *check],
+        ["admit", network, tmp_path / "new.toml", *on, *check, "--latency", 60],
+        ["provision", network, "--host-like", "h1", "--latency", 60, *rates, *check],
+        ["simulate", network, *on, "--trigger", 1],
+    ]
+    for words in given:
+        said = penstock(*words)
+        told = " ".join((said.out + said.err).split())
+        for note in ("ends the windows of a on time", "pairs the rows of j one by one", "runs all of h1 in one batch"):
+            assert note in told, words[0]
+            if words[0] != "simulate":
+                assert any(note in row for row in penstock(*words, "--json").document["notes"])
+    rowwise = penstock("estimate", network, *on, "--model", "mace", "--check-with", "simulation", "--json").document
+    assert not any("the simulator" in note for note in rowwise["notes"])

@@ -55,7 +55,7 @@ def command(
     """
     from penstock.cli import reading
     from penstock.cluster import Placement
-    from penstock.control.as_modelled import worst_simulated
+    from penstock.control.as_modelled import unlike, worst_simulated
     from penstock.latency.models import checked_bound, default_model
     from penstock.load.setting import Setting
     from penstock.sizing.admit import admit
@@ -73,11 +73,13 @@ def command(
     expected = reading.get_rates(whole, *rates)
     name = model.model or default_model(cluster, whole, placed)
     runs = Setting(network=running, cluster=cluster, placement=placed, statistics=known, rates=expected)
-    found = admit(runs, added, bound, model=name, sinks=bounds)
+    found, notes = admit(runs, added, bound, model=name, sinks=bounds), list[str]()
     if check:
         deployed = attrs.evolve(runs, network=whole, placement=Placement({**placed, **found.placement}))
         found = found.checked(worst_simulated(deployed, expected, name, answer.seed))
+        notes = unlike(whole, cluster, deployed.placement, name)
     document: Document = {"network": running.name, "new": added.name, **found.document()}
+    document["notes"] += notes
     if query.apply:
         document |= {
             "applied": False,
@@ -90,6 +92,8 @@ def command(
         common.answer(document)
     else:
         _show(document, {sink: min(bound, bounds.get(sink, bound)) for sink in document["sinks"]}, name)
+        for note in notes:
+            common.say(f"note: {note}")
     sys.exit(0 if found.admitted and document.get("applied", True) else 1)
 
 

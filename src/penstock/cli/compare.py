@@ -60,7 +60,7 @@ def command(
     import numpy as np
 
     from penstock.cli import reading
-    from penstock.control.as_modelled import worst_simulated
+    from penstock.control.as_modelled import unlike, worst_simulated
     from penstock.latency.intervals import with_interval
     from penstock.latency.models import default_model, model_of
     from penstock.load.setting import Setting
@@ -88,20 +88,22 @@ def command(
         rng = np.random.default_rng(answer.seed)
         return with_interval(one.estimate, one.model, one.placement, cluster, known, rng)
 
-    decide = model_of(name)
     candidates = compared(
-        graphs, expected, choose, lambda loads, placed: decide(loads, placed, cluster, known),
+        graphs, expected, choose, lambda loads, placed: model_of(name)(loads, placed, cluster, known),
         reorder=plans.reorder, measure=measure if check else None,
     )  # fmt: skip
     ranking = with_intervals(ranked(candidates), refine)
-    sure = certain(ranking)
+    sure, best = certain(ranking), ranking[0]
+    said = unlike(best.model.network, cluster, best.placement, name) if check else []
     if answer.json:
-        rows, notes = [candidate.document() for candidate in ranking], list(ranking[0].estimate.notes)
+        rows, notes = [candidate.document() for candidate in ranking], [*best.estimate.notes, *said]
         common.answer({"network": graph.name, "model": name, "ranking": rows, "certain": sure, "notes": notes})
         return
     _show(ranking, top, graph.name, name, several=len(graphs) > 1)
     if not sure:
         common.say("the first two differ by less than their errors: measure the costs better, or take either")
+    for note in said:
+        common.say(f"note: {note}")
 
 
 def _show(ranking: Sequence[Candidate], top: int, name: str, model: str, *, several: bool) -> None:

@@ -72,7 +72,7 @@ def command(
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
     if check:
         deployed = Setting(network=graph, cluster=cluster, placement=placed, statistics=known)
-        document["notes"] += unlike(cluster, found.model)
+        document["notes"] += unlike(graph, cluster, placed, found.model)
         document["simulation"] = _checked(found, deployed, loads.rates, answer.seed)
     if answer.json:
         common.answer(document)

@@ -60,7 +60,7 @@ def command(
     --cluster examples/two-chains/cluster.toml --host-like h1 --latency 0.5
     """
     from penstock.cli import reading
-    from penstock.control.as_modelled import worst_simulated
+    from penstock.control.as_modelled import unlike, worst_simulated
     from penstock.latency.models import checked_bound
     from penstock.load import load_model
     from penstock.load.setting import Setting
@@ -86,11 +86,13 @@ def command(
             improve=placing(loads, "mace-climb", answer.seed),
         )
 
-    found = enough(bound)
+    found, notes = enough(bound), list[str]()
     if check:
         deployed = Setting(network=graph, cluster=found.cluster, placement=found.placement, statistics=known)
         found = found.checked(worst_simulated(deployed, expected, search.model, answer.seed))
+        notes = unlike(graph, found.cluster, found.placement, search.model)
     document = {"network": graph.name, **found.document()}
+    document["notes"] += notes
     if search.plot is not None:
         from penstock.sizing.plot import draw_hosts
 
@@ -101,6 +103,8 @@ def command(
         common.answer(document)
         return
     _show(document, found, search.model)
+    for note in notes:
+        common.say(f"note: {note}")
 
 
 def _types(path: str | None, like: list[str], network: Network) -> Cluster:

@@ -214,7 +214,7 @@ def command(
     placed = reading.get_placement(inputs.placement, graph, cluster)
     arrivals = _arrivals(inputs, graph)
     pace = BatchHosts.of(known, cluster)
-    batches, cluster = _batched(work, pace, cluster, placed)
+    batches, cluster = _batched(work, pace, graph, cluster, placed)
     settings = Options(
         policy=work.policy,
         subinterval=work.subinterval,
@@ -351,15 +351,18 @@ def _steering(wish: RebalanceOptions, warmup: float) -> Steering | None:
 
 
 def _batched(
-    work: HostOptions, hosts: BatchHosts, cluster: Cluster, placement: Placement
+    work: HostOptions, hosts: BatchHosts, network: Network, cluster: Cluster, placement: Placement
 ) -> tuple[MicroBatch | None, Cluster]:
     """Return the micro-batches asked for, and the cluster at the pace that its hosts have in them."""
+    from penstock.control.as_modelled import unlike
     from penstock.simulation import MicroBatch
 
     if work.trigger is None:
         if work.overhead is not None or work.progressive:
             raise InputError("expected --trigger with --overhead and --progressive", at="--trigger")
         return None, cluster
+    for note in unlike(network, cluster, placement):
+        common.note(f"note: {note}")
     fixed = hosts.fixed(placement) if work.overhead is None else work.overhead
     return MicroBatch(trigger=work.trigger, overhead=fixed, progressive=work.progressive), hosts.paced(cluster)
 

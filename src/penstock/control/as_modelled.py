@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.cluster import Cluster
 from penstock.latency.batches import BatchHosts
+from penstock.latency.fragments import fragments
 from penstock.load.setting import Setting
+from penstock.network import Network
 from penstock.workload import Rates
 
 if TYPE_CHECKING:
@@ -34,13 +38,27 @@ def simulated(setting: Setting, rates: Rates, model: str = "microbatch", seed: i
     return simulate(setting.network, cluster, placement, rates, options)
 
 
-def unlike(cluster: Cluster, model: str = "microbatch") -> list[str]:
-    """Return a note for what `simulated` takes otherwise than the model does."""
-    shared = BatchHosts.of(None, cluster).machines if model == "microbatch" else {}
-    names = [name for name, (members, cores) in shared.items() if len(members) > cores]
-    if not names:
+def unlike(network: Network, cluster: Cluster, placement: Mapping[str, str], model: str = "microbatch") -> list[str]:
+    """Return a note for each thing that `simulated` takes otherwise than the model does."""
+    if model != "microbatch":
         return []
-    return [f"the simulator gives the hosts of {' and '.join(names)} cores of their own; in the model they share these"]
+    machines = BatchHosts.of(None, cluster).machines.items()
+    queries = Counter(query.host for query in fragments(network, placement))
+    notes = {
+        "the simulator gives the hosts of {} cores of their own; in the model they share these": [
+            name for name, (members, cores) in machines if len(members) > cores
+        ],
+        "the simulator ends the windows of {} on time; in the model, as on Spark, their rows come a batch later": [
+            name for name, operator in network.operators.items() if operator.window is not None
+        ],
+        "the simulator pairs the rows of {} one by one; the model counts pairs by the rates": [
+            name for name, operator in network.operators.items() if operator.within is not None
+        ],
+        "the simulator runs all of {} in one batch; in the model, as on Spark, several queries there have their own": [
+            host for host, count in queries.items() if count > 1
+        ],
+    }
+    return [note.format(" and ".join(names)) for note, names in notes.items() if names]
 
 
 def worst_simulated(setting: Setting, rates: Rates, model: str, seed: int) -> float:
