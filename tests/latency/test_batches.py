@@ -414,3 +414,21 @@ def test_what_the_simulator_takes_otherwise_is_told(penstock, tmp_path) -> None:
                 assert any(note in row for row in penstock(*words, "--json").document["notes"])
     rowwise = penstock("estimate", network, *on, "--model", "mace", "--check-with", "simulation", "--json").document
     assert not any("the simulator" in note for note in rowwise["notes"])
+
+
+def test_rows_one_by_one_on_a_cluster_of_batches_are_said_to_be(penstock, tmp_path) -> None:
+    """Where a cluster says that hosts work in batches, a simulation without a trigger says what does not count."""
+    (tmp_path / "n.toml").write_text(
+        'name = "n"\n[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.001\n[sinks.t]\ninput = "a"\n'
+    )
+    given = ["simulate", tmp_path / "n.toml", "--rates", "s=10", "--duration", 5, "--placement", "a=h1"]
+    cluster = tmp_path / "c.toml"
+    for table, more, said in (
+        ('[spark]\ntrigger = "2 s"\n', [], True),
+        ('[spark]\ntrigger = "2 s"\n', ["--trigger", 2], False),
+        ('[spark]\nmode = "real-time"\n', [], False),
+        ("", [], False),
+    ):
+        cluster.write_text(f"[hosts.h1]\n{table}")
+        for form in ([], ["--json"]):
+            assert ("count with --trigger 2" in penstock(*given, *more, *form, "--cluster", cluster).err) == said

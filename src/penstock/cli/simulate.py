@@ -360,6 +360,11 @@ def _batched(
     if work.trigger is None:
         if work.overhead is not None or work.progressive:
             raise InputError("expected --trigger with --overhead and --progressive", at="--trigger")
+        if cluster.spark.given and cluster.spark.mode == "micro-batch":
+            common.note(
+                f"note: rows are served one by one; the micro-batches of this cluster, with their trigger and the "
+                f"overheads of the statistics, count with --trigger {cluster.spark.trigger:g}"
+            )
         return None, cluster
     for note in unlike(network, cluster, placement):
         common.note(f"note: {note}")
