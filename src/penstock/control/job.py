@@ -24,7 +24,7 @@ from penstock.control.prediction import Prediction, Report, begun, kept, predict
 from penstock.control.record import NOTHING, Record, off_by
 from penstock.control.report import compare, unread
 from penstock.files import Document, to_json
-from penstock.latency.intervals import with_interval
+from penstock.latency.intervals import undrawn, with_interval
 from penstock.latency.models import default_model, model_of
 from penstock.latency.real_time import prompt_operators
 from penstock.load import Statistics, load_model
@@ -251,6 +251,8 @@ def add_estimate(report: Document, job: Job, rates: Rates) -> None:
         figures = {"mean": told.mean, "p50": told.p50, "p99": told.p99, "max": told.worst}
         row["predicted"] = {**figures, "count": round(count * loads.period)}
     if found.spread is not None:
+        if not found.spread.draws:
+            report["notes"] = [*report.get("notes", ()), undrawn(job.statistics)]
         report |= found.spread.document()
         for sink, pairs in found.spread.sinks.items():
             report["sinks"][sink]["interval"] = {key: list(pair) for key, pair in pairs.items()}

@@ -12,6 +12,7 @@ import numpy as np
 from penstock.arrays import Array
 from penstock.latency.batches import UNMEASURED, BatchHosts, PlacedBatches
 from penstock.latency.estimate import ErrorBar, Quantiles, Spread
+from penstock.latency.intervals import undrawn
 from penstock.latency.microbatch import MicrobatchResult
 from penstock.load import LoadModel, Statistics, load_model
 from penstock.load.setting import Setting
@@ -79,15 +80,11 @@ def predict(
     statistics = setting.statistics
     model = load_model(statistics.complete(setting.network), rates)
     placed = BatchHosts.of(statistics, setting.cluster).placed(model, setting.placement, keep)
-    result = placed.run()
-    return Prediction(
-        model,
-        result,
-        statistics,
-        placed.error_bar(result),
-        spread=None if rng is None else interval(placed, result, rng, scheduled),
-        notes=() if placed.measured else (UNMEASURED,),
-    )
+    result, notes = placed.run(), () if placed.measured else (UNMEASURED,)
+    spread = None if rng is None else interval(placed, result, rng, scheduled)
+    if spread is not None and not spread.draws:
+        notes = (*notes, undrawn(statistics))
+    return Prediction(model, result, statistics, placed.error_bar(result), spread, notes)
 
 
 def begun(rates: Rates, network: Network) -> Rates:

@@ -184,7 +184,8 @@ class PlacedBatches:
             bars.append(ErrorBar(name, load, error, change / more))
             if change > 0:
                 return bars[-1]
-        return bars[0]
+        # A network without operators has no host that could be behind.
+        return bars[0] if bars else ErrorBar(next(iter(self.hosts.factor)), 0.0, 0.0, 0.0)
 
     def _load(self) -> Array:
         """Return by host and period the share of its time that work takes, and a batch's fixed part at each trigger."""

@@ -44,9 +44,14 @@ def with_interval(
         spread = _recomputed(found, model, placement, cluster, statistics, rng)
     if spread is None:
         nothing = Spread.none(found.total, found.sinks, found.series)
-        why = "no errors of the costs are known" if certain(statistics) else "it would take too long"
-        return attrs.evolve(found, spread=nothing, notes=(*found.notes, f"the interval was not drawn: {why}"))
+        return attrs.evolve(found, spread=nothing, notes=(*found.notes, undrawn(statistics)))
     return attrs.evolve(found, spread=spread.around(found.total, found.sinks, found.series))
+
+
+def undrawn(statistics: Statistics | None) -> str:
+    """Return the note of a prediction whose interval is the prediction itself."""
+    why = "no errors of the costs are known" if certain(statistics) else "it would take too long"
+    return f"the interval was not drawn: {why}"
 
 
 def _recomputed(
