@@ -53,12 +53,10 @@ class Alone:
         """Return the tables that hosts should have, if they have others."""
         if not now.ready or (now.where() < 0).any():
             return None
-        if len(now.network.streams) > MOST:
-            return _nothing(f"tables for {len(now.network.streams)} streams take too long to make (at most {MOST})")
         try:
             documents, sent = self.tables(now)
         except InputError as error:
-            return _nothing(error.problem)
+            return Proposal(policy="d-fit", plan=Plan(), why=f"hosts cannot decide alone: {error.problem}", hard=False)
         if {host: document["id"] for host, document in documents.items()} == dict(now.seen.tables):
             return None
         return Proposal(
@@ -75,8 +73,10 @@ class Alone:
         Raises
         ------
         InputError
-            If hosts do not form trees, or a table would be too large.
+            If there are too many streams, hosts do not form trees, or a table would be too large.
         """
+        if (streams := len(now.network.streams)) > MOST:
+            raise InputError(f"tables for {streams} streams take too long to make (at most {MOST})")
         cost, selectivity = rounded(now, STEP)
         room = np.exp(np.floor(np.log(now.usable * (1 - self.reserve)) / FINE + 1e-6) * FINE)
         upto = self.upto(now)
@@ -104,8 +104,3 @@ class Alone:
         most = np.maximum(now.rates.max(axis=1), 1.0)
         found: Floats = 4.0 ** (np.floor(np.log(most) / np.log(4.0)) + 2)
         return found
-
-
-def _nothing(why: str) -> Proposal:
-    """Say why hosts get no tables."""
-    return Proposal(policy="d-fit", plan=Plan(), why=f"hosts cannot decide alone: {why}", hard=False)
