@@ -42,6 +42,18 @@ def network(examples):
 
 PLACED = "views=h1,scored=h1,paid=h2,billed=h2"
 
+TAPS = """
+name = "more"
+[sources.taps]
+[operators.tap]
+kind = "map"
+input = "taps"
+cost = 0.001
+selectivity = 1
+[sinks.tapped]
+input = "tap"
+"""
+
 
 def test_control_has_the_keys_of_the_contract(penstock, network, burst):
     """The document has the contract's keys, and the history file one line a decision with its keys."""
@@ -98,6 +110,9 @@ def test_scenario_happens(penstock, network, burst, examples):
         ("[[event]]\nat = 1", "event"),
         ("[[events]]\nat = 1\nadmit = 'nothing.toml'", "nothing.toml"),
         ("[[events]]\nat = 1\nrates = 'nothing.csv'", "nothing.csv"),
+        ("[[events]]\nat = 1\nrates = 'other.csv'", "other.csv: 'nosuch' is no source"),
+        ("[[events]]\nat = 1\nadmit = 'taps.toml'\nrates = 'other.csv'", "other.csv: 'nosuch' is no source"),
+        ("[[events]]\nat = 1\nadmit = 'taps.toml'", "'taps', which comes at 1 s, has no rates"),
         ("[[events]]\nat = 1\nkil = 'h1'", "did you mean 'kill'?"),
         ("[[events]]\nat = 1\nslow = {hots = 'h1', factor = 1}", "did you mean 'host'?"),
     ],
@@ -105,11 +120,27 @@ def test_scenario_happens(penstock, network, burst, examples):
 def test_bad_scenarios_are_refused(penstock, network, burst, text, words):
     """A scenario that is wrong is one clear message and exit 2, before anything runs."""
     Path("scenario.toml").write_text(text)
+    Path("other.csv").write_text("time,nosuch\n0,50\n60,50\n")
+    Path("taps.toml").write_text(TAPS)
     done = penstock("control", network, "--hosts", 2, "--rates", burst, "--scenario", "scenario.toml")
     assert done.code == 2
     assert "scenario.toml" in done.err
     assert words in done.err
     assert not Path(".penstock").exists()
+
+
+@pytest.mark.parametrize(("rate", "fits"), [(50, True), (5000, False)])
+def test_rates_of_a_source_that_comes_later_are_known(penstock, network, here, rate, fits):
+    """A query is decided about with the rate that the command line gives its new source."""
+    Path("taps.toml").write_text(TAPS)
+    Path("scenario.toml").write_text("[[events]]\nat = 5\nadmit = 'taps.toml'\n")
+    rates = f"clicks=100,buys=20,taps={rate}"
+    done = penstock(
+        "control", network, "--hosts", 2, "--placement", PLACED, "--rates", rates, "--duration", 20, "--scenario",
+        "scenario.toml", "--json",
+    )  # fmt: skip
+    assert done.code == 0
+    assert ("tap" in done.document["placement"]) is fits
 
 
 def test_scenario_that_spark_cannot_let_happen_is_refused(penstock, network, burst):

@@ -11,7 +11,7 @@ import typer
 from penstock.cli import common, options
 from penstock.cli.decisions import show
 from penstock.cli.engines import ENGINES, Wanted, begun, first_placement, rehearsed
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.files import Document
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def command(
 
         happenings = request.scenario_of(inputs.scenario, graph, cluster, known, run.engine)
         simulated = run.engine == "simulation"
-        rates, own = _rates(inputs, graph, happenings, priced=simulated)
+        rates, own, happenings = _rates(inputs, graph, happenings, priced=simulated)
         given = inputs.placement, inputs.algorithm
         placed = _going_on(left.placement, *given, network=graph, cluster=left.cluster)
         if placed is None:
@@ -209,16 +209,23 @@ def _identity(wanted: Wanted, inputs: InputOptions, goal: GoalOptions, run: Engi
 
 def _rates(
     inputs: InputOptions, network: Network, happenings: tuple[Happening, ...], *, priced: bool
-) -> tuple[Rates | None, Rates | None]:
-    """Return the rates of all that may come to run, and those of what runs first; ``priced``: it needs costs."""
-    from penstock.control.request import control_rates
+) -> tuple[Rates | None, Rates | None, tuple[Happening, ...]]:
+    """Return the rates of all that may come to run, those of what runs first, and the events that know theirs.
+
+    ``priced``: what runs needs costs and rates.
+    """
+    from penstock.control.request import control_rates, expecting
     from penstock.load import load_model
 
     rates = control_rates(inputs.rates, network, happenings, inputs.duration, inputs.period)
-    own = None if rates is None else rates.only(network.sources)
-    if own is not None and priced:
+    if rates is None:
+        return None, None, happenings
+    own = rates.only(network.sources)
+    if priced:
         load_model(network, own)  # names a missing one
-    return rates, own
+        with locating(inputs.scenario):
+            happenings = expecting(happenings, network, rates)
+    return rates, own, happenings
 
 
 def _going_on(

@@ -69,6 +69,33 @@ def control_rates(
     return rates
 
 
+def expecting(scenario: Iterable[Happening], network: Network, rates: Rates) -> tuple[Happening, ...]:
+    """Return a scenario whose queries know the highest rates of sources that only ``rates`` names.
+
+    Raises
+    ------
+    InputError
+        If a query brings a source of which nothing says at what rate it arrives.
+    """
+    found, running, given = tuple(scenario), set(network.sources), set(rates.sources)
+    for each in found:
+        if isinstance(each.event, NewRates | Admit) and each.event.rates is not None:
+            given |= set(each.event.rates.sources)
+    told: list[Happening] = []
+    for each in found:
+        if isinstance(each.event, Admit):
+            new = each.event.network.sources.keys() - running
+            if missing := sorted(new - given):
+                raise InputError(
+                    f"{missing[0]!r}, which comes at {each.at:g} s, has no rates", hint="give the event rates as well"
+                )
+            most = {name: float(rates.of_source(name).max()) for name in sorted(new & set(rates.sources))}
+            each = attrs.evolve(each, event=attrs.evolve(each.event, most=most))
+            running |= new
+        told.append(each)
+    return tuple(told)
+
+
 def read_prices(text: str | None) -> Prices:
     """Read ``value=1e-4,late=5e-5,hour=1,move=0.01``; what is not named keeps its price."""
     table = {} if text is None else inline_rates(text, "--prices", "price", "number", "value=1e-4,late=5e-5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Annotated
 
 import attrs
@@ -103,11 +104,10 @@ def _event(
         except InputError as error:
             raise InputError(str(error), at=at) from None
         new = new if statistics is None else statistics.of(new).complete(new)
+        _check_sources(rates, {**network.sources, **new.sources}, row.rates, at)
         return Admit(new, rates)
     if rates is not None:
-        for name in rates.sources:
-            if name not in network.sources:
-                raise InputError(f"{name!r} is no source", at=at, hint=suggest(name, network.sources, "sources"))
+        _check_sources(rates, network.sources, row.rates, at)
         return NewRates(rates)
     host = row.kill or row.recover or (row.slow.host if row.slow is not None else "")
     if host not in cluster.hosts:
@@ -115,6 +115,12 @@ def _event(
     if row.slow is not None:
         return Slow(host, row.slow.factor)
     return Kill(host) if row.kill is not None else Recover(host)
+
+
+def _check_sources(rates: Rates | None, sources: Collection[str], file: str | None, at: str) -> None:
+    for name in () if rates is None else rates.sources:
+        if name not in sources:
+            raise InputError(f"{file}: {name!r} is no source", at=at, hint=suggest(name, sources, "sources"))
 
 
 def _rates(given: str, at: str) -> Rates:

@@ -49,6 +49,8 @@ class Admit:
         The queries.
     rates
         Those of its own sources from the moment it is attached, where they are known.
+    most
+        The highest rates of its own sources that are known otherwise.
     bound, sinks
         Latency (s) that no sink may exceed, and that single ones may not, where they are stricter than the
         controller's.
@@ -58,6 +60,7 @@ class Admit:
     rates: Rates | None = None
     bound: float | None = None
     sinks: Mapping[str, float] = attrs.field(factory=dict)
+    most: Mapping[str, float] = attrs.field(factory=dict)
 
 
 Event = Kill | Recover | Slow | NewRates | Admit

@@ -163,6 +163,7 @@ def _rates(now: Situation, whole: Network, asked: Admit) -> Rates:
             found[name] = known[name]
         else:
             told = asked.rates is not None and name in asked.rates.sources
-            most = float(asked.rates.of_source(name).max()) if told and asked.rates is not None else 0.0
+            known_most = asked.most.get(name, 0.0)
+            most = float(asked.rates.of_source(name).max()) if told and asked.rates is not None else known_most
             found[name] = np.full(looks.size, most)
     return Rates.of(now.seen.period, found)
