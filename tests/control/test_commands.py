@@ -143,6 +143,20 @@ def test_rates_of_a_source_that_comes_later_are_known(penstock, network, here, r
     assert ("tap" in done.document["placement"]) is fits
 
 
+def test_what_nobody_may_want_of_a_run_is_noted(penstock, network, here):
+    """Copies on one host, state beyond a host's memory, and events after the end are told, and the run goes on."""
+    Path("scenario.toml").write_text("[[events]]\nat = 80\nkill = 'h1'\n")
+    Path("kept.toml").write_text(network.read_text().replace("[operators.views]", "[operators.views]\nstate = '2 MiB'"))
+    Path("cluster.toml").write_text("[hosts.h1]\nmemory = '1 MiB'\n[hosts.h2]\n")
+    done = penstock(
+        "control", "kept.toml", "--cluster", "cluster.toml", "--placement", f"{PLACED},views#2=h1", "--rates",
+        "clicks=100,buys=20", "--duration", 5, "--scenario", "scenario.toml", "--json",
+    )  # fmt: skip
+    assert done.code == 0
+    for words in ("'views' and 'views#2' are both on 'h1'", "h1 keeps 4 MiB of state", "ends at 5 s, before"):
+        assert f"note: {words}" in done.err.replace("the copies ", "").replace("the run ", "")
+
+
 def test_scenario_that_spark_cannot_let_happen_is_refused(penstock, network, burst):
     """Rates and speeds that only the simulator can change are refused on Spark before anything starts."""
     Path("scenario.toml").write_text("[[events]]\nat = 1\nslow = {host = 'h1', factor = 0.5}\n")

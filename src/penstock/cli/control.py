@@ -178,7 +178,7 @@ def command(
         identity = request.identity_of(control, graph, rates, priced=simulated) | _identity(wanted, inputs, goal, run)
         with place.held():
             before = None if folder.fresh else left_by(place, identity)  # refuses before anything runs
-            wanted = attrs.evolve(wanted, since=0.0 if before is None else before["state"]["at"])
+            wanted = _since(wanted, before, happenings)
             with common.progress() as tell, rehearsed(run.engine, wanted, control, tell) as running:
                 controller = Controller(
                     engine=running, control=control, folder=place, scenario=happenings, identity=identity, tell=tell,
@@ -226,6 +226,20 @@ def _rates(
         with locating(inputs.scenario):
             happenings = expecting(happenings, network, rates)
     return rates, own, happenings
+
+
+def _since(wanted: Wanted, before: Document | None, happenings: tuple[Happening, ...]) -> Wanted:
+    """Return what is wanted from where a run was cut off; of a new one, say what is as nobody may want it."""
+    from penstock.control.verify import unfit
+
+    if before is not None:
+        return attrs.evolve(wanted, since=before["state"]["at"])
+    end = wanted.seconds
+    for sentence in unfit(wanted.network, wanted.cluster, wanted.placement):
+        common.say(f"note: {sentence}")
+    if late := [f"{each.at:g} s" for each in happenings if end is not None and each.at > end + 1e-9]:
+        common.say(f"note: the run ends at {end:g} s, before what the scenario lets happen at {', '.join(late)}")
+    return wanted
 
 
 def _going_on(

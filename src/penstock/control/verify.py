@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 
-from penstock.cluster import base_name
+from penstock.cluster import Cluster, base_name
 from penstock.control.situation import Situation
+from penstock.network import Network
 from penstock.steering import Plan
 from penstock.units import size_text
 
@@ -50,6 +52,20 @@ def wrong(now: Situation, plan: Plan, *, quotas: bool = True) -> tuple[str, ...]
     if quotas and moves and not found and now.ready and len(alive) == len(moves):
         found += _crowded(now, plan, moves)
     return tuple(found)
+
+
+def unfit(network: Network, cluster: Cluster, placement: Mapping[str, str]) -> list[str]:
+    """Return what no plan might do of where operators are at first, one sentence each."""
+    there: dict[tuple[str, str], str] = {}
+    kept, found = Counter[str](), []
+    for name, host in sorted(placement.items()):
+        kept[host] += int(network.operators[base_name(name)].state or 0)
+        if (other := there.setdefault((base_name(name), host), name)) != name:
+            found.append(f"the copies {other!r} and {name!r} are both on {host!r} and stop together")
+    memory = {name: host.memory for name, host in cluster.hosts.items()}
+    full = [host for host in sorted(kept) if kept[host] > memory[host]]
+    said = "{} keeps {} of state and has memory for {}"
+    return found + [said.format(host, size_text(kept[host]), size_text(memory[host])) for host in full]
 
 
 def _together(now: Situation, placement: Mapping[str, str]) -> list[str]:
