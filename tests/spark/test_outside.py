@@ -90,6 +90,13 @@ def test_a_topic_that_is_not_there_is_named(brokers: Any, there: tuple[str, ...]
     assert caught.value.at == at
 
 
+def test_settings_that_the_client_refuses_are_told() -> None:
+    """What librdkafka does not take ends a run before it begins, with its own words, and not in silence."""
+    kafka = Connection.of(SparkSettings(kafka={"bootstrap": "127.0.0.1:1", "ssl.protocol": "TLS"}))
+    with pytest.raises(InputError, match=r'spark.kafka: .* No such configuration property: "ssl.protocol"'):
+        check_topics(network(), kafka)
+
+
 def test_brokers_make_what_is_written_and_nothing_that_is_only_read(brokers: Any) -> None:
     """Where brokers make topics by themselves a sink needs none, nor a source of what the sink writes."""
     brokers("clicks", "views", makes=True)

@@ -10,21 +10,25 @@ import attrs
 from penstock.cluster import SparkSettings
 from penstock.errors import InputError
 from penstock.files import suggest
+from penstock.spark.librdkafka import translated
 
 OWN = ("bootstrap", "bootstrap_env", "username_env", "password_env", "ca", "partitions", "replication")
-"""Keys without a dot; those with one are Kafka's own client settings."""
+"""Keys that are penstock's; the others are Kafka's own client settings."""
+
+PLAIN = ("acks", "retries")
+"""Those of Kafka's that have no dot: another word without one is a key written wrong."""
 
 PREFIX = "kafka."
 """Before the client settings among the options of Spark's readers and writers."""
+
+TRUST = "ssl.truststore."
+"""Before the client settings that ``ca`` replaces."""
 
 LOGIN = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-
-JAVA = {"max.request.size": "message.max.bytes", "send.buffer.bytes": "socket.send.buffer.bytes"}
-"""Settings of Java's client that librdkafka has under another name."""
 
 
 @attrs.frozen
@@ -41,6 +45,8 @@ class Connection:
         File with the certificates (PEM) that a broker's is checked with; None: those that the clients know.
     partitions, replication
         Of the topics between hosts; None: as many copies as the broker makes by itself.
+    mine
+        The client settings by librdkafka's names.
     """
 
     client: Mapping[str, str] = attrs.field(hash=False)
@@ -49,6 +55,7 @@ class Connection:
     ca: str | None = None
     partitions: int = 1
     replication: int | None = None
+    mine: Mapping[str, str] = attrs.field(default=attrs.Factory(lambda it: translated(it.client), True), hash=False)
 
     @classmethod
     def of(cls, settings: SparkSettings, environ: Mapping[str, str] = os.environ) -> Connection | None:
@@ -63,13 +70,13 @@ class Connection:
         if not table:
             return None
         for key in sorted(table):
-            if "." not in key and key not in OWN:
-                raise InputError(f"unknown key {key!r}", at="spark.kafka", hint=suggest(key, OWN))
+            if "." not in key and key not in (*OWN, *PLAIN):
+                raise InputError(f"unknown key {key!r}", at="spark.kafka", hint=suggest(key, (*OWN, *PLAIN)))
         address = table.get("bootstrap") or _secret(table.get("bootstrap_env"), "bootstrap_env", environ)
         if address is None:
             raise InputError("expected the address of a broker", at="spark.kafka", hint='bootstrap = "host:9092"')
         client = {"bootstrap.servers": address}
-        client |= {key.removeprefix(PREFIX): value for key, value in table.items() if "." in key}
+        client |= {key.removeprefix(PREFIX): value for key, value in table.items() if key not in OWN}
         username, password = (_secret(table.get(key), key, environ) for key in ("username_env", "password_env"))
         if (username is None) != (password is None):
             raise InputError("expected both username_env and password_env, or neither", at="spark.kafka")
@@ -83,6 +90,8 @@ class Connection:
                 )
         ca = os.path.abspath(table["ca"]) if "ca" in table else None
         copies = _count(table, "replication") if "replication" in table else None
+        if ca is not None:
+            client = {key: value for key, value in client.items() if not key.startswith(TRUST)}
         return cls(client, username, password, ca, _count(table, "partitions"), copies)
 
     @property
@@ -94,13 +103,13 @@ class Connection:
             login = f"username={_quoted(self.username)} password={_quoted(self.password)}"
             found["sasl.jaas.config"] = f"{module} required {login};"
         if self.ca is not None:
-            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca}
+            found |= {f"{TRUST}type": "PEM", f"{TRUST}location": self.ca}
         return {PREFIX + key: value for key, value in found.items()}
 
     @property
     def native(self) -> dict[str, str]:
         """The settings of librdkafka, which penstock's own client is."""
-        found = {JAVA.get(key, key): value for key, value in self.client.items()}
+        found = dict(self.mine)
         if self.username is not None and self.password is not None:
             found |= {"sasl.username": self.username, "sasl.password": self.password}
         if self.ca is not None:

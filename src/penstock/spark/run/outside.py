@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, locating
@@ -34,7 +34,9 @@ NO_TOPIC = "UnknownTopicOrPartition"
 
 
 def check_topics(network: Network, kafka: Connection | None) -> None:
-    """Refuse sources and sinks whose topics are not there, of those that are named and on the cluster's brokers.
+    """Refuse settings that penstock's own client cannot take, and topics that are not there.
+
+    These are the topics of sources and sinks that are named and on the cluster's brokers.
 
     Brokers are asked where a client is installed: for a sink's topic as its writer will ask, so that those that make
     topics by themselves make it now. Spark never lets them make one that it reads.
@@ -42,24 +44,35 @@ def check_topics(network: Network, kafka: Connection | None) -> None:
     Raises
     ------
     InputError
-        Naming the topic, and where it is named.
+        Naming the setting, or the topic and where it is named.
     """
     sources = [each for each in network.sources.values() if each.format == "kafka" and asked_here(each)]
     sinks = [each for each in network.sinks.values() if each.format == "kafka" and on_cluster(each.options)]
     read = {topic: f"sources.{each.name}.options.subscribe" for each in sources for topic in topics_named(each)}
     written = {each.options["topic"]: f"sinks.{each.name}.options.topic" for each in sinks if "topic" in each.options}
-    if kafka is None or not (read or written) or not can_ask():
+    if kafka is None or not can_ask():
         return
+    from confluent_kafka import KafkaException
+
+    consumer, producer = _clients(kafka)
+    with locating(network.file), contextlib.suppress(KafkaException), contextlib.closing(consumer):
+        _check(consumer, {topic: at for topic, at in read.items() if topic not in written}, 0.0)
+        _check(producer, written, MADE)
+
+
+def _clients(kafka: Connection) -> tuple[Consumer, Producer]:
+    """Return what reads and what writes, once librdkafka has taken the settings; nothing was asked yet."""
     from confluent_kafka import Consumer, KafkaException, Producer
 
     client = {**kafka.native, "log_level": 0}
-    with locating(network.file), suppress(KafkaException):
-        consumer = Consumer({**client, "group.id": f"penstock-{uuid.uuid4().hex[:8]}"})
-        try:
-            _check(consumer, {topic: at for topic, at in read.items() if topic not in written}, 0.0)
-        finally:
-            consumer.close()
-        _check(Producer(client), written, MADE)
+    try:
+        return Consumer({**client, "group.id": f"penstock-{uuid.uuid4().hex[:8]}"}), Producer(client)
+    except KafkaException as error:
+        raise InputError(
+            f"penstock's own client refuses its settings: {error.args[0].str()}",
+            at="spark.kafka",
+            hint="it takes those of Java's client that librdkafka has, too",
+        ) from None
 
 
 def blamed(query: Query, error: object) -> str:
