@@ -82,6 +82,20 @@ def test_written_statistics_read_back(tmp_path: Path) -> None:
         ({"operators": {}, "hosts": {"h1": 3}}, "hosts.h1: expected a table, got 3"),
         ({"operators": {}, "hosts": {"h1": {"factor": 0}}}, "> 0"),
         ('{"operators": {"a": {}, "a": {}}}', "given twice"),
+        *(
+            (
+                {"operators": {}, "hosts": {"h1": {key: number}}},
+                f"hosts.h1.{key}: expected a number <= {most}, got {number}",
+            )
+            for key, most, number in (
+                ("residual", 100.0, 1e6),
+                ("jitter", 100.0, 1e6),
+                *((key, 2.0, 50) for key in ("unrest", "wander", "between_runs", "overhead_between_runs")),
+            )
+        ),
+        ({"operators": {"a": {"error": 101}}}, "a.error: expected a number <= 1.0, got 101"),
+        ({"operators": {}, "intervals": {"worst": 0}}, "intervals.worst: expected a number > 0.0, got 0"),
+        ({"operators": {}, "intervals": {"p99": 1e300}}, "intervals.p99: expected a number <= 10.0, got 1e+300"),
     ],
 )
 def test_refuses(tmp_path: Path, document: object, words: str) -> None:
@@ -91,6 +105,15 @@ def test_refuses(tmp_path: Path, document: object, words: str) -> None:
         read_statistics(path, NETWORK)
     assert str(caught.value).startswith(str(path))
     assert words in str(caught.value)
+
+
+def test_errors_of_what_could_not_be_told_are_limited() -> None:
+    """A regression over batches that are alike may give any errors; they count up to the size of what they are of."""
+    row = {"overhead": 0.5, "error": 90.5, "overhead_error": 4000.0, "correlation": -1.0}
+    host = parse_statistics({"operators": {}, "hosts": {"h1": row}}).hosts["h1"]
+    assert (host.error, host.overhead_error, host.correlation) == (1.0, 15.0, -1.0)
+    usual = {**row, "error": 0.2, "overhead_error": 0.4}
+    assert parse_statistics({"operators": {}, "hosts": {"h1": usual}}).hosts["h1"] == HostStatistics(**usual)
 
 
 def test_wrong_number_of_inputs_is_refused(tmp_path: Path) -> None:
@@ -159,7 +182,7 @@ def test_state_fills_what_is_left_open() -> None:
         ({"operators": {"jj": {}}}, "operators.jj", "is no operator of the network"),
         ({"operators": {"a": {"cost": float("inf")}}}, "operators.a.cost", "finite"),
         ({"operators": {"a": {"selectivity": [float("inf")]}}}, "operators.a.selectivity", "finite"),
-        ({"operators": {"a": {"error": float("inf")}}}, "operators.a.error", "finite"),
+        ({"operators": {"a": {"error": float("inf")}}}, "operators.a.error", "<= 1.0"),
         ({"operators": {"a": {"resolution": float("inf")}}}, "operators.a.resolution", "finite"),
         ({"operators": {"a": {"state": float("inf")}}}, "operators.a.state", "finite"),
         ({"operators": {"a": {"overhead": float("inf")}}}, "operators.a.overhead", "finite"),

@@ -22,6 +22,15 @@ of the core's speed within a run, and 0.6 to 1.8 from one run to another."""
 
 Positive = Annotated[float, msgspec.Meta(ge=0)]
 
+UNTOLD = 10.0
+"""An overhead error counts up to this many times the overhead and a second together."""
+
+Apart = Annotated[float, msgspec.Meta(ge=0, le=2)]
+"""How far things are apart, as a logarithm: 2 is a factor of 7, and two standard deviations of that one of 50."""
+
+Times = Annotated[float, msgspec.Meta(gt=0, le=10)]
+"""How many times as wide an interval is as it was drawn."""
+
 
 @attrs.frozen(kw_only=True)
 class OperatorStatistics:
@@ -206,7 +215,7 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     cost: Positive | list[Positive] | None = None
     selectivity: Positive | list[Positive] | None = None
-    error: Positive = 0.0
+    error: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     tuples: Annotated[int, msgspec.Meta(ge=0)] = 0
     resolution: Annotated[Positive, msgspec.Meta(description="cost below which it cannot be told from 0")] = 0.0
     state: Annotated[Positive, msgspec.Meta(description="bytes of state that it kept")] | None = None
@@ -227,35 +236,35 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = 0.0
     residual: Annotated[
         Positive,
-        msgspec.Meta(description="how batches of one second differ by chance: standard deviation, in seconds"),
+        msgspec.Meta(le=100, description="how batches of one second differ by chance: standard deviation, in seconds"),
     ] = 0.0
-    jitter: Annotated[Positive, msgspec.Meta(description="and that whatever their size, in seconds")] = 0.0
+    jitter: Annotated[Positive, msgspec.Meta(le=100, description="and that whatever their size, in seconds")] = 0.0
     unrest: Annotated[
-        Positive,
+        Apart,
         msgspec.Meta(
             description="how the host's speed changed while it was calibrated: standard deviation, as a share"
         ),
     ] = 0.0
     speed: Annotated[float, msgspec.Meta(gt=0, description="loop steps a second while it was calibrated")] | None = None
     wander: Annotated[
-        Positive,
+        Apart,
         msgspec.Meta(description="how its core's speed changes batches between ten seconds and ten others, as a share"),
     ] = 0.0
     between_runs: (
-        Annotated[Positive, msgspec.Meta(description="how far earlier runs here were off, as a share")] | None
+        Annotated[Apart, msgspec.Meta(description="how far earlier runs here were off, as a share")] | None
     ) = None
     overhead_between_runs: (
-        Annotated[Positive, msgspec.Meta(description="and their overhead besides, as a share of it")] | None
+        Annotated[Apart, msgspec.Meta(description="and their overhead besides, as a share of it")] | None
     ) = None
 
 
 class IntervalRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many times as wide as drawn intervals have to be, by what came of earlier predictions."""
 
-    worst: Positive = 1.0
-    p99: Positive = 1.0
-    p50: Positive = 1.0
-    mean: Positive = 1.0
+    worst: Times = 1.0
+    p99: Times = 1.0
+    p50: Times = 1.0
+    mean: Times = 1.0
 
 
 class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -319,12 +328,23 @@ def parse_statistics(document: object, network: Network | None = None) -> Statis
         host = convert(table, HostRow, f"hosts.{name}")
         for key in HostRow.__struct_fields__:
             _finite(getattr(host, key) or 0.0, f"hosts.{name}.{key}")
-        hosts[name] = HostStatistics(**msgspec.structs.asdict(host))
+        hosts[name] = _limited(HostStatistics(**msgspec.structs.asdict(host)))
     rest = convert({**document, "operators": {}, "hosts": {}}, StatisticsFile, "")
     intervals = {} if rest.intervals is None else msgspec.structs.asdict(rest.intervals)
     for key, share in intervals.items():
         _finite(share, f"intervals.{key}")
     return Statistics(operators=operators, hosts=hosts, measured=rest.measured, intervals=intervals)
+
+
+def _limited(host: HostStatistics) -> HostStatistics:
+    """Return a host with errors that predictions can be drawn with.
+
+    Where all batches were alike, a regression gives factor and overhead errors of any size. They say no more than that
+    the two could not be told apart.
+    """
+    return attrs.evolve(
+        host, error=min(host.error, 1.0), overhead_error=min(host.overhead_error, UNTOLD * (1 + host.overhead))
+    )
 
 
 def _numbers(value: float | list[float] | None, at: str) -> tuple[float, ...] | None:
