@@ -56,6 +56,9 @@ class Hosts:
         self.folders.append(folder)
         return SimpleNamespace(network=network, placement=placement, rates=rates, place=Path(folder))
 
+    def retrying(self, _deployment: Any) -> list[str]:
+        return []
+
     def run(self, deployment: Any, **_: Any) -> Outcome:
         runs = len(self.folders) - 1
         first, count = (EACH + AGAIN * (runs - 1), AGAIN) if runs else (0, EACH)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from penstock.cli import common
 from penstock.cli.hosts import FILE
 from penstock.errors import InputError
 
@@ -129,6 +130,8 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
         apart=wanted.apart,
         about=attrs.evolve(wanted.setting, cluster=cluster).document(),
     )
+    for text in engine.retrying(deployment):
+        common.say(text)
     wanted.ready()
     running = SparkEngine(engine, deployment, late=[host for name, host in hosts.items() if name not in there])
     try:

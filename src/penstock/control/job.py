@@ -143,8 +143,9 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
     tell
         Told how far it is.
     say
-        Told in a sentence of a host that is not what it was calibrated to be, while the run goes on, of messages that
-        were gone before they were read, and of rows that windows and joins left out because they are from before 1970.
+        Told in a sentence of hosts that may send messages twice, of a host that is not what it was calibrated to be,
+        while the run goes on, of messages that were gone before they were read, and of rows that windows and joins left
+        out because they are from before 1970.
     """
     deployment = engine.prepare(
         job.network,
@@ -156,6 +157,8 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
         live=job.shedder is not None,
         about=job.setting.document(),
     )
+    for text in engine.retrying(deployment):
+        say(text)
     if job.once:
         outcome = engine.run_once(deployment, trigger=job.trigger, report=tell)
     else:

@@ -43,7 +43,7 @@ from penstock.spark.run.outcome import Outcome, collect
 from penstock.spark.run.outside import check_topics
 from penstock.spark.run.prompt import end_left
 from penstock.spark.run.reports import short
-from penstock.spark.run.sessions import ended, settle, slots_of
+from penstock.spark.run.sessions import ended, settle, slots_of, tries
 from penstock.spark.run.speeds import Speeds
 from penstock.spark.run.system import Report, System
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
@@ -190,6 +190,19 @@ class Engine:
         check_topics(network, kafka)
         self.check_room(deployment, used)
         return deployment
+
+    def retrying(self, deployment: Deployment) -> list[str]:
+        """Return what to say of hosts that may try a task again: it would send its messages to a sink's topic again."""
+        sinks = [name for name, sink in deployment.network.sinks.items() if sink.format == "kafka"]
+        writers = {deployment.network.inputs(name)[0].writer for name in sinks}
+        hosts = {host for name, host in deployment.placement.items() if base_name(name) in writers}
+        found = {name: tries(self.sessions[name]) for name in sorted(hosts & self.sessions.keys())}
+        return [
+            f"note: host {name} may try a task {times} times, which sends messages again: "
+            "set spark.task.maxFailures = 1 there, and each comes once"
+            for name, times in found.items()
+            if times > 1
+        ]
 
     def check_room(self, deployment: Deployment, names: Iterable[str]) -> None:
         """Refuse hosts that cannot run all that a deployment has there in real-time mode at once."""

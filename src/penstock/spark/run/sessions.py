@@ -48,6 +48,14 @@ def slots_of(session: SparkSession) -> int:
     return len({*asked(session.range(1000).selectExpr("spark_partition_id() AS part").collect)})
 
 
+def tries(session: SparkSession) -> int:
+    """Return how often a host tries a task before it gives up: on one machine once, unless its master says more."""
+    alone, _, more = (session.conf.get("spark.master", None) or "").rstrip("]").partition(",")
+    here = alone == "local" or alone.startswith("local[")
+    usual = (more or "1") if here else session.conf.get("spark.task.maxFailures", None)
+    return int(usual or "4")
+
+
 def ended(session: SparkSession) -> bool:
     """Return whether a session was stopped, as all sessions of a host are with it."""
     return cast("ConnectSession", session).is_stopped
