@@ -37,8 +37,14 @@ FILES, BATCHES = 16, 3
 """Files of a batch, and batches."""
 
 
-def network_of(folder: Path, burn: str) -> Any:
+STEPS = 36_000
+"""Of a loop that takes about a millisecond: as many however fast the cores are."""
+
+
+def network_of(folder: Path, computes: bool) -> Any:
     """Return the network: a step that waits or computes, with a sink, and a map behind its log."""
+    waits = {"kind": "delay", "burn": "sleep", "cost": 0.001}
+    loop = f"aggregate(sequence(1, {STEPS}), n, (a, x) -> xxhash64(a, x)) <> 42"
     return parse_network(
         {
             "name": "scale",
@@ -50,7 +56,7 @@ def network_of(folder: Path, burn: str) -> Any:
                 },
             },
             "operators": {
-                "waits": {"kind": "delay", "input": "rows", "burn": burn, "cost": 0.001},
+                "waits": {"input": "rows", **({"kind": "filter", "where": loop} if computes else waits)},
                 "more": {"kind": "map", "input": "waits", "select": "n, n * 2 AS twice"},
             },
             "sinks": {"near": {"input": "waits"}, "far": {"input": "more"}},
@@ -58,12 +64,12 @@ def network_of(folder: Path, burn: str) -> Any:
     )
 
 
-def measure(made: Any, executors: int, folder: Path, work: Path, burn: str) -> tuple[float, float]:
+def measure(made: Any, executors: int, folder: Path, work: Path, computes: bool) -> tuple[float, float]:
     """Run over all rows; return the seconds of the first batch with the step, and the mean of the others."""
     made.connect.end()
     made.cores = executors
     made.start()
-    network = network_of(folder, burn)
+    network = network_of(folder, computes)
     host = Host(name="c", spark=made.known["SPARK_ADDRESS"], token_env="SPARK_TOKEN", cores=executors)  # noqa: S106
     cluster = Cluster.of([host], spark=SparkSettings(trigger=0.5))
     os.environ["SPARK_TOKEN"] = made.known["SPARK_TOKEN"]
@@ -71,7 +77,7 @@ def measure(made: Any, executors: int, folder: Path, work: Path, burn: str) -> t
         engine = Engine(cluster, hosts)
         for name in ("warm", "run"):
             deployment = engine.prepare(
-                network if name == "run" else network_of(folder.with_name("few"), burn),
+                network if name == "run" else network_of(folder.with_name("few"), computes),
                 dict.fromkeys(network.operators, "c"),
                 work / f"{name}{executors}",
                 apart=["more"],
@@ -96,14 +102,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     counts = [*map(int, given.executors.split(","))]
-    burn, does = ("cpu", "compute for") if given.computes else ("sleep", "wait")
+    does = "compute for about" if given.computes else "wait"
     with tempfile.TemporaryDirectory(prefix="penstock-scale-") as base:
         for name, rows, files in (("in", BATCHES * given.rows, BATCHES * FILES), ("few", 64, FILES)):
             (Path(base) / name).mkdir()
             for number, part in enumerate(np.array_split(np.arange(rows), files)):
                 pq.write_table(pa.table({"n": part}), Path(base) / name / f"{number}.parquet")
         with scripts.Cluster(Path(base) / "cluster", workers=max(counts)) as made:
-            seconds = {count: measure(made, count, Path(base) / "in", Path(base), burn) for count in counts}
+            seconds = {count: measure(made, count, Path(base) / "in", Path(base), given.computes) for count in counts}
     revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
     lines = [
@@ -111,7 +117,7 @@ def main() -> None:
         "",
         f"Batches of {given.rows:,} rows that {does} a millisecond each, on executors with a slot, with a log and",
         "two sinks behind. The first batch of a query starts a Python worker on each executor. The step alone takes",
-        "the time of the third column.",
+        f"{'about ' if given.computes else ''}the time of the third column.",
         "",
         "| executors | first batch (s) | step (s) | next batches (s) | rows/s | of linear |",
         "|---|---|---|---|---|---|",
