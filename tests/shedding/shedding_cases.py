@@ -157,3 +157,31 @@ def random_tree(
     sinks = [Sink(name=f"t{k}", input=name, weight=float(rng.uniform(0.5, 3))) for k, name in enumerate(ends)]
     network = Network.of("tree", [item for item in sources if item.name in read], operators, sinks)
     return network, Cluster.of(machines), Placement(place)
+
+
+FIGURE_1 = """
+name = "figure-1"
+[sources.x]
+[sources.y]
+[operators.a1]
+kind = "map"
+input = "x"
+cost = 0.01
+[operators.a2]
+kind = "map"
+input = "y"
+cost = 0.02
+[operators.b1]
+kind = "map"
+input = "a1"
+cost = 0.03
+[operators.b2]
+kind = "map"
+input = "a2"
+cost = 0.01
+[sinks.o1]
+input = "b1"
+[sinks.o2]
+input = "b2"
+"""
+"""The network of the paper's Figure 1, with costs in hundredths."""

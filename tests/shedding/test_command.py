@@ -5,32 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shedding_cases import FIGURE_1
 
-NETWORK = """
-name = "figure-1"
-[sources.x]
-[sources.y]
-[operators.a1]
-kind = "map"
-input = "x"
-cost = 0.01
-[operators.a2]
-kind = "map"
-input = "y"
-cost = 0.02
-[operators.b1]
-kind = "map"
-input = "a1"
-cost = 0.03
-[operators.b2]
-kind = "map"
-input = "a2"
-cost = 0.01
-[sinks.o1]
-input = "b1"
-[sinks.o2]
-input = "b2"
-"""
 PLACEMENT = "a1=h1,a2=h1,b1=h2,b2=h2"
 
 
@@ -38,7 +14,7 @@ PLACEMENT = "a1=h1,a2=h1,b1=h2,b2=h2"
 def figure(tmp_path: Path) -> Path:
     """Figure 1 of the paper with costs in hundredths."""
     path = tmp_path / "network.toml"
-    path.write_text(NETWORK)
+    path.write_text(FIGURE_1)
     return path
 
 

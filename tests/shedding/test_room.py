@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shedding_cases import random_placed
+from shedding_cases import FIGURE_1, random_placed
 
 from penstock import api
 from penstock.cluster import Cluster, Host, SparkSettings
@@ -114,37 +114,10 @@ def test_nothing_changes_where_nothing_is_known(cluster: Cluster, known: Statist
     assert api.shed(network, placement, {"s0": 90.0, "s1": 90.0}, cluster, statistics=known).notes == ()
 
 
-FILE = """
-name = "figure-1"
-[sources.x]
-[sources.y]
-[operators.a1]
-kind = "map"
-input = "x"
-cost = 0.01
-[operators.a2]
-kind = "map"
-input = "y"
-cost = 0.02
-[operators.b1]
-kind = "map"
-input = "a1"
-cost = 0.03
-[operators.b2]
-kind = "map"
-input = "a2"
-cost = 0.01
-[sinks.o1]
-input = "b1"
-[sinks.o2]
-input = "b2"
-"""
-
-
 @pytest.fixture
 def deployed(tmp_path: Path) -> tuple[Path, Path, Path]:
     """Write a network, the statistics of two hosts, and their cluster."""
-    (tmp_path / "n.toml").write_text(FILE)
+    (tmp_path / "n.toml").write_text(FIGURE_1)
     hosts = {"h1": {"overhead": 0.25}, "h2": {"overhead": 0.8, "factor": 1.25}}
     (tmp_path / "st.json").write_text(json.dumps({"operators": {}, "hosts": hosts}))
     (tmp_path / "c.toml").write_text("[hosts.h1]\nquota = 0.8\n[hosts.h2]\n[spark]\ntrigger = '1 second'\n")
