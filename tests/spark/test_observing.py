@@ -19,8 +19,11 @@ from penstock.network import Network, Source
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.run.observing import Observer, operators_seen
+from penstock.spark.run.queues import uncounted
+from penstock.spark.run.ticking import Ticking
 from penstock.spark.run.units import Unit
 from penstock.spark.run.unread import Unread
+from penstock.spark.shipped.checkpoint import read_upto
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import document
 from penstock.spark.shipped.spec import LogExit, Metrics, Origin, SinkExit, WriterSpec
@@ -393,3 +396,45 @@ def test_given_costs_are_seconds_of_a_benchmark_core(tmp_path: Path) -> None:
         found[capacity] = watch.look([], [], {}, {}).hosts["h1"].overhead
     assert found[1.0] == pytest.approx(0.5 - EACH * 0.1, abs=0.01)
     assert found[2.0] == pytest.approx(0.5 - EACH * 0.05, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("ramp", "had"),
+    [({}, [0, 7, 14, 21, 28, 35]), ({"rampUpTime": "3s"}, [0, 1, 3, 6, 13, 20]), ({"rampUpTime": "0"}, [0, 7, 14])],
+)
+def test_the_clock_tells_what_waits_at_a_source_of_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ramp: dict[str, str], had: list[int]
+) -> None:
+    """Rows of whole seconds wait from the last one that a batch has read, those of a slow beginning as they came."""
+    checkpoint = Place(str(tmp_path))
+    source = Source(name="n", format="rate", options={"rowsPerSecond": "7", **ramp})
+    ticking = Ticking(source, checkpoint, 1)
+    assert ticking.waiting(-1) is None
+    (checkpoint / "sources" / "1" / "0").replace(b"v1\n100000")
+    for now in range(len(had)):
+        monkeypatch.setattr(time, "time", lambda now=now: 100.9 + now)
+        for upto in range(-1, now + 1):
+            left = had[now] - had[max(0, upto)]
+            assert ticking.waiting(upto) == (left, 100.0 + max(0, upto) if left else None)
+
+
+def test_offsets_of_a_clock_are_read_as_those_of_files_are(tmp_path: Path) -> None:
+    """A checkpoint says up to which second a batch has read, and nothing of a source that had none."""
+    checkpoint = Place(str(tmp_path))
+    (checkpoint / "offsets" / "4").replace(b'v1\n{"batchWatermarkMs":0}\n17\n{"logOffset":3}\n-')
+    assert [read_upto(checkpoint, 4, number) for number in range(4)] == [17, 3, -1, -1]
+
+
+def test_sources_that_do_not_say_what_waits_are_named() -> None:
+    """Nothing waits unseen at files, named topics and clocks."""
+    sources: dict[str, Any] = {
+        "files": {"format": "json", "schema": "n bigint", "options": {"path": "in"}},
+        "far": {"format": "json", "schema": "n bigint", "options": {"path": "s3a://b/in"}},
+        "latest": {"format": "json", "schema": "n bigint", "options": {"path": "in", "latestFirst": "true"}},
+        "topic": {"format": "kafka", "options": {"subscribe": "a, b"}},
+        "topics": {"format": "kafka", "options": {"subscribePattern": "a.*"}},
+        "clock": {"format": "rate"},
+        "port": {"format": "socket"},
+    }
+    made = {name: Source(name=name, **each) for name, each in sources.items()}
+    assert uncounted(attrs.evolve(NETWORK, sources=made)) == ["far", "latest", "topics", "port"]

@@ -111,6 +111,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     """
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.run import Engine, SparkEngine, noted_sessions
+    from penstock.spark.run.queues import uncounted
 
     for at, value in (("--trigger", wanted.trigger), ("--overhead", wanted.overhead), ("--pace", wanted.pace)):
         if value is not None:
@@ -132,6 +133,8 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     )
     for text in engine.retrying(deployment):
         common.say(text)
+    if unseen := uncounted(wanted.network):
+        common.say(f"note: Spark does not tell what waits at {', '.join(unseen)}: no bound on latency holds there")
     wanted.ready()
     running = SparkEngine(engine, deployment, late=[host for name, host in hosts.items() if name not in there])
     try:

@@ -1,4 +1,4 @@
-"""What waits for the queries of a run: in logs, at schedules, at topics and in folders."""
+"""What waits for the queries of a run: in logs, at schedules, at topics, in folders and by the clock."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 import attrs
 
 from penstock.latency.fragments import Fragment
-from penstock.network import Network, Stream
+from penstock.network import Network, Source, Stream
 from penstock.spark.compile import Query
+from penstock.spark.compile.sources import topics_named
 from penstock.spark.hop import START
 from penstock.spark.hop.topics import Topics
 from penstock.spark.run.coming import Coming
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.outcome import Batch
 from penstock.spark.run.system import System
-from penstock.spark.run.unread import Unread
+from penstock.spark.run.ticking import Ticking
+from penstock.spark.run.unread import Unread, tells
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets, own_offsets, read_upto
 from penstock.spark.shipped.deliver import FILES
 from penstock.workload.nexmark import Schedule
@@ -64,7 +66,7 @@ class Queues:
         self._logs: dict[str, _Log] = {}
         self._ahead: dict[str, tuple[float, Mapping[str, int]]] = {}
         self._schedules: dict[str, tuple[str, Schedule]] = {}
-        self._folders: dict[tuple[str, str], tuple[str, Unread]] = {}
+        self._seen: dict[tuple[str, str], tuple[str, Unread | Ticking]] = {}
 
     def took(self, unit: str, batches: Sequence[Batch]) -> None:
         """Take in what a unit's new batches read, and what they left of topics."""
@@ -76,16 +78,16 @@ class Queues:
         self._coming.took(query, batches)
         network, mine = self._system.deployment.network, query.fragment.operators
         for name in network.sources.keys() & {origin.name for origin in query.spec.origins}:
-            folder = self._folder(query, name)
-            if folder is not None:
+            source = self._source(query, name)
+            if source is not None:
                 streams = [stream for stream in network.outputs(name) if stream.reader in mine]
                 rows = sum(batch.read(streams) for batch in batches)
-                folder.took(rows, *(_read_upto(query, name, n) for n in (batches[0].number - 1, batches[-1].number)))
+                source.took(rows, *(_read_upto(query, name, n) for n in (batches[0].number - 1, batches[-1].number)))
 
     def looked_at(self, unit: str, source: str) -> bool:
         """Whether what waits at a source is looked at now, rather than known since the unit's last batch."""
-        folder = self._folders.get((unit, source))
-        return folder is not None and folder[1].known
+        seen = self._seen.get((unit, source))
+        return seen is not None and seen[1].known
 
     def counted(self, unit: str, source: str) -> bool:
         """Whether what waits at a source can be known at all."""
@@ -125,11 +127,11 @@ class Queues:
                 found[name] = self._logs.setdefault(name, _Log()).waiting(at)
             elif name in self._system.deployment.schedules:
                 found[name] = self._due(name, known.get(name, {"event": first})["event"])
-            elif (folder := self._folder(query, name)) is not None:
-                found[name] = folder.waiting(_read_upto(query, name))
+            elif (source := self._source(query, name)) is not None:
+                found[name] = source.waiting(_read_upto(query, name))
             else:
-                subscribed = self._system.deployment.network.sources[name].options.get("subscribe", "")
-                found[name] = self._at_topic(query.name, subscribed)
+                topics = topics_named(self._system.deployment.network.sources[name])
+                found[name] = together([self._at_topic(query.name, topic) for topic in topics]) if topics else None
         return found
 
     def by_operator(self, queues: Mapping[str, Mapping[str, Queue | None]]) -> dict[str, Queue | None]:
@@ -153,16 +155,17 @@ class Queues:
         at = _ended(query).get(name, START)
         return at["batch"], at["piece"]
 
-    def _folder(self, query: Query, source: str) -> Unread | None:
-        """Return the folder of a source that is files, as a query reads it; a new checkpoint begins anew."""
+    def _source(self, query: Query, source: str) -> Unread | Ticking | None:
+        """Return a source into which can be looked, as a query reads it; a new checkpoint begins anew."""
         about, checkpoint = self._system.deployment.network.sources[source], query.spec.checkpoint
-        if about.format not in FILES or source not in query.inputs:
+        kind = Unread if about.format in FILES else Ticking if about.format == "rate" else None
+        if kind is None or source not in query.inputs:
             return None
-        path, found = self._folders.get((query.name, source), ("", None))
+        path, found = self._seen.get((query.name, source), ("", None))
         if found is None or path != checkpoint.path:
             number = [*dict.fromkeys(query.inputs)].index(source)
-            found = Unread(about, checkpoint, number)
-            self._folders[query.name, source] = checkpoint.path, found
+            found = kind(about, checkpoint, number)
+            self._seen[query.name, source] = checkpoint.path, found
         return found
 
     @property
@@ -188,6 +191,22 @@ class Queues:
             rates = json.loads(text)
             self._schedules[source] = text, Schedule.of(rates["values"], rates["period"])
         return self._schedules[source][1]
+
+
+def uncounted(network: Network) -> list[str]:
+    """Return the sources of which cannot be told what waits there.
+
+    Each batch of ``rate-micro-batch`` reads all that its source has.
+    """
+    return [name for name, source in network.sources.items() if not _told(source)]
+
+
+def _told(source: Source) -> bool:
+    if source.format == "kafka":
+        return bool(topics_named(source))
+    if source.format in FILES:
+        return tells(source)
+    return source.scheduled or source.format in ("rate", "rate-micro-batch")
 
 
 def from_outside(network: Network, part: Fragment, operator: str) -> list[Stream]:
@@ -225,7 +244,7 @@ def _ended(query: Query) -> dict[str, Document]:
 
 
 def _read_upto(query: Query, source: str, batch: int | None = None) -> int:
-    """Return the offset up to which a batch, the last that ended, has read the files of a source; -1 for none."""
+    """Return the offset up to which a batch, the last that ended, has read files or numbers; -1 for none."""
     batch = begun_and_ended(query.spec.checkpoint)[1] if batch is None else batch
     try:
         return read_upto(query.spec.checkpoint, batch, query.inputs.index(source)) if batch >= 0 else -1

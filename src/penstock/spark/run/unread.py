@@ -22,6 +22,12 @@ UNKNOWN = ("maxFileAge", "modifiedAfter", "modifiedBefore", "latestFirst")
 """Options under which the folder alone does not say what will be read, or in which order."""
 
 
+def tells(source: Source) -> bool:
+    """Whether the folder of a source that reads files says what waits there."""
+    options = {key.lower(): value for key, value in source.options.items()}
+    return scheme_of(options.get("path", "")) in LOCAL and not any(key.lower() in options for key in UNKNOWN)
+
+
 class Unread:
     """The files of a source that one query has not read yet.
 
@@ -42,7 +48,7 @@ class Unread:
         self._root = options.get("path", "")
         self._deep = options.get("recursivefilelookup", "false").lower() == "true"
         self._pattern = options.get("pathglobfilter", "*")
-        self.known = scheme_of(self._root) in LOCAL and not any(key.lower() in options for key in UNKNOWN)
+        self.known = tells(source)
         self._checkpoint, self._number = checkpoint, number
         self._next = 0
         self._listed: dict[str, int] = {}

@@ -70,7 +70,7 @@ def files_listed(checkpoint: Place, number: int, since: int = 0) -> list[tuple[s
 
 
 def read_upto(checkpoint: Place, batch: int, number: int) -> int:
-    """Return the offset up to which a batch reads files of the source with a number; -1 for none.
+    """Return the offset up to which a batch reads the source with a number, files or a clock; -1 for none.
 
     Raises
     ------
@@ -79,7 +79,18 @@ def read_upto(checkpoint: Place, batch: int, number: int) -> int:
     """
     lines = (checkpoint / "offsets" / str(batch)).read().decode().splitlines()[2:]
     line = lines[number] if number < len(lines) else "-"
+    if line.isdecimal():
+        return int(line)
     return int(json.loads(line)["logOffset"]) if line.startswith("{") else -1
+
+
+def source_began(checkpoint: Place, number: int) -> float | None:
+    """Return when a query has begun to read a source of numbers (s since 1970); None if it has not."""
+    try:
+        text = (checkpoint / "sources" / str(number) / "0").read().decode().split()[-1]
+    except FileNotFoundError:
+        return None
+    return int(text) / 1000 if text.isdecimal() else None
 
 
 def watermark(checkpoint: Place, batch: int) -> int | None:
