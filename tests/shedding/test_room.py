@@ -183,6 +183,24 @@ def test_the_simulator_follows_a_table_that_leaves_room(penstock: Any, deployed:
         assert row["busy"] == pytest.approx(planned["hosts"][name]["load"], abs=0.02)
 
 
+def test_micro_batches_at_a_measured_pace_follow_a_table(penstock: Any, deployed: tuple[Path, Path, Path]) -> None:
+    """Hosts that work more slowly than their capacity says take the table that was made for them, and keep up."""
+    network, known, cluster = deployed
+    known = known.with_name("slower.json")
+    hosts = {name: {"overhead": 0.2, "factor": 1.25} for name in ("h1", "h2")}
+    known.write_text(json.dumps({"operators": {}, "hosts": hosts}))
+    words = (network, "--cluster", cluster, "--placement", PLACED)
+    tables = [network.with_name(name) for name in ("old.json", "new.json")]
+    for table, more in zip(tables, ((), ("--statistics", known)), strict=True):
+        penstock("shed", *words, *more, "--planner", "exact", "--at", "x=100,y=100", "--save", table)
+    run = ("simulate", *words, "--statistics", known, "--rates", "x=100,y=100", "--duration", 300, "--trigger", 1)
+    old, new = (penstock(*run, "--plan", table, "--json") for table in tables)
+    assert "the plan table, which fills 1, is to be made again" in " ".join(old.err.split())
+    assert "made again" not in new.err
+    # What came before the first look is worked off, or piles up.
+    assert new.document["latency"]["max"] < old.document["latency"]["max"] / 2
+
+
 def test_a_table_of_other_hosts_is_refused_and_an_old_one_told(
     penstock: Any, deployed: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from penstock.units import spoken
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
     from penstock.latency.batches import BatchHosts
+    from penstock.load import Statistics
     from penstock.network import Network
     from penstock.simulation import Arrivals, MicroBatch, Options, Shed, Steering
     from penstock.workload import Rates
@@ -214,6 +215,7 @@ def command(
     placed = reading.get_placement(inputs.placement, graph, cluster)
     arrivals = _arrivals(inputs, graph)
     pace = BatchHosts.of(known, cluster)
+    shed = _shed(events, work, known, network=graph, cluster=cluster, placement=placed)
     batches, cluster = _batched(work, pace, graph, cluster, placed)
     settings = Options(
         policy=work.policy,
@@ -225,7 +227,7 @@ def command(
         drain=run.drain,
         move_time=events.move_time,
         move_time_per_tuple=events.move_time_per_tuple,
-        shed=_shed(events.plan, events.control_period),
+        shed=shed,
         steer=_steering(moved, run.warmup),
         microbatch=batches,
         **_events(events),
@@ -296,13 +298,28 @@ def _timed(given: list[str] | None, option: str, make: Callable[[str, float], T]
     return tuple(made)
 
 
-def _shed(plan: str | None, period: float) -> Shed | None:
-    if plan is None:
+def _shed(
+    given: EventOptions,
+    work: HostOptions,
+    known: Statistics,
+    *,
+    network: Network,
+    cluster: Cluster,
+    placement: Placement,
+) -> Shed | None:
+    """Return who follows a plan table, if there is one; say if it fills hosts more than batches leave."""
+    if given.plan is None:
         return None
     from penstock.shedding import read_table
+    from penstock.shedding.room import rooms, stale
     from penstock.simulation import Shed
 
-    return Shed(table=read_table(plan), period=period)
+    table = read_table(given.plan)
+    if work.trigger is not None and work.overhead is None:
+        batched = attrs.evolve(cluster, spark=attrs.evolve(cluster.spark, trigger=work.trigger))
+        for line in stale(table, cluster, rooms(network, batched, placement, known, network.operators)):
+            common.note(f"note: {line}")
+    return Shed(table=table, period=given.control_period, cluster=cluster)
 
 
 def _end(arrivals: Rates | Arrivals, duration: float | None) -> float:

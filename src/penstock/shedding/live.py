@@ -33,10 +33,13 @@ class Shed:
     period
         Control period (s): at its end the rates of the sources are measured and looked up; the keep fractions found
         hold during the next one. The first keeps everything.
+    cluster
+        For which the table was made, if the run has another, whose hosts are at the pace that was measured.
     """
 
     table: PlanTable
     period: float = 1.0
+    cluster: Cluster | None = None
 
     def __attrs_post_init__(self) -> None:
         if not (math.isfinite(self.period) and self.period > 0):
@@ -76,7 +79,7 @@ class Shedder:
         InputError
             If it was not.
         """
-        program = build_program(network, cluster, placement)
+        program = build_program(network, plan.cluster or cluster, placement)
         try:
             look_up = LookUp(program, plan.table)
         except InputError as error:
