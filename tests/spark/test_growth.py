@@ -17,6 +17,7 @@ RATE, LENGTH = 60, 60
 TABLES = {
     "few": {"kind": "join", "inputs": ["a", "b"], "on": "a.key = b.key", "within": "4 seconds"},
     "one": {"kind": "join", "inputs": ["a", "b"], "on": "a.n = b.n", "within": "4 seconds"},
+    "past": {"kind": "join", "inputs": ["a", "b"], "on": "a.n = b.n - 400", "within": "8 seconds"},
     "groups": {"kind": "aggregate", "input": "a", "by": "key", "window": "10 seconds", "slide": "5 seconds"},
     "bids": {
         "kind": "aggregate", "input": "a", "by": "auction", "window": "10 seconds", "select": "count(*) AS bids",
@@ -36,15 +37,16 @@ def sample(engine: Engine, shift: int) -> Any:
 
 
 def test_growth_is_that_of_the_rows(engine: Engine) -> None:
-    """Few keys give pairs, single partners rows, full groups nothing more; filters are not asked."""
+    """Few keys give pairs, single partners rows, also long ago, full groups nothing more; filters are not asked."""
     network = parse_network({"name": "n", "sources": {"a": {}, "b": {}}, "operators": TABLES, "sinks": {}})
     assert length_needed(network) == 40
     found = measured_growth(network, {"a": sample(engine, 0), "b": sample(engine, 1000)})
     exponents = {name: growth.exponent for name, (_, growth) in found.items()}
-    assert exponents == pytest.approx({"few": 2, "one": 1, "groups": 0, "bids": 1, "best": 0}, abs=0.06)
+    assert exponents == pytest.approx({"few": 2, "one": 1, "past": 1, "groups": 0, "bids": 1, "best": 0}, abs=0.03)
     selectivity = {name: shares[0] for name, (shares, _) in found.items()}
     assert selectivity["few"] == pytest.approx(1 / 7, rel=0.05)
     assert selectivity["one"] == pytest.approx(1 / (2 * 4 * RATE), rel=0.05)
+    assert selectivity["past"] == pytest.approx(1 / (2 * 8 * RATE), rel=0.01)
     assert selectivity["groups"] == pytest.approx(7 / (5 * RATE), rel=0.01)
     assert found["best"][1].at == pytest.approx(RATE, rel=0.02)
 

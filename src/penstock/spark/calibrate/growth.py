@@ -80,7 +80,7 @@ def measured_growth(network: Network, samples: Mapping[str, DataFrame]) -> dict[
     for name in sorted(_telling(network)):
         operator = network.operators[name]
         before, after = ([flows[given] for given in operator.inputs] for flows in (slow, fast))
-        if not all(flow.rows for flow in (*before, *after, slow[name], fast[name])):
+        if not all(flow.rows and flow.seconds > 0 for flow in (*before, *after, slow[name], fast[name])):
             continue
         at = _middle(before)
         ratio = _middle(after) / at
@@ -132,8 +132,10 @@ def _flows(
                 f"unix_micros(window_start) BETWEEN {round(first * slide * 1e6)} AND {round(last * slide * 1e6)}"
             )
         elif operator.kind == "join":
-            # Pairs at the ends have only half of their partners.
-            seconds[name] -= min(operator.within or 0.0, seconds[name]) / 2
+            # A row finds all of its partners once as much lies before it as they may be apart.
+            within = min(operator.within or 0.0, seconds[name])
+            seconds[name] -= within
+            frames[name] = frames[name].where(f"unix_micros(__time) >= {round((begin + within) * 1e6)}")
     telling = _telling(network)
     asked = telling | {given for name in telling for given in network.operators[name].inputs}
     rows = [frames[name].agg(F.count("*").alias("rows")).withColumn("name", F.lit(name)) for name in sorted(asked)]
