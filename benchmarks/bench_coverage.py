@@ -1,9 +1,10 @@
 """Whether predictions hold what they promise, over runs that differ in network, saturated host, trigger and burst.
 
 Each run is drawn from its number, starts its own hosts, calibrates, predicts, and runs; it appends one line to
-benchmarks/results/coverage.jsonl, so that runs can be made in pieces and at different times, and all are shown:
+benchmarks/results/coverage.jsonl, so that runs can be made in pieces and at different times. Those of this revision
+that are there are left out; all are shown, of all revisions:
 
-    python benchmarks/bench_coverage.py --runs 1-20     # about 3 minutes each; those that are there are left out
+    python benchmarks/bench_coverage.py --runs 1-20     # about 3 minutes each
     python benchmarks/bench_coverage.py --page          # only writes benchmarks/results/coverage.md anew
 
 Needs a quiet machine.
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -222,17 +223,33 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def by_wandering(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return how intervals did on machines as calm, a line each."""
-    lines, low = [], -1.0
+    parts, low = [], -1.0
     for high in (*WANDERING, np.inf):
-        some = [row for row in rows if low < wandered(row) <= high]
         words = f"up to {100 * high:.0f} %" if low < 0 else f"{100 * low:.0f} to {100 * high:.0f} %"
-        cells = [words if np.isfinite(high) else f"more than {100 * low:.0f} %", str(len(some))]
+        some = [row for row in rows if low < wandered(row) <= high]
+        parts.append((words if np.isfinite(high) else f"more than {100 * low:.0f} %", some))
+        low = high
+    return parted(parts)
+
+
+def by_revision(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return how intervals did at each revision, a line each."""
+    names = dict.fromkeys(row["revision"] for row in rows)
+    return parted((name, [row for row in rows if row["revision"] == name]) for name in names)
+
+
+def parted(parts: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[str]:
+    """Return how intervals did in parts of the runs, a line each."""
+    lines = []
+    for words, some in parts:
+        cells = [words, str(len(some))]
         for word, key in (("worst", "max"), ("p99", "p99")):
             halves = [half(row, word, key) for row in some]
             errors = np.abs([row["predicted"][key] / row["measured"][key] - 1 for row in some])
-            cells.append(f"{sum(inside(row, word, key) for row in some)}, {shown(halves)}, {shown(errors)}")
+            after = np.abs([row["hindsight"]["cores"][key] for row in some])
+            held = sum(inside(row, word, key) for row in some)
+            cells.append(f"{held}, {shown(halves)}, {shown(errors)}, {shown(after)}")
         lines.append(f"| {' | '.join(cells)} |")
-        low = high
     return lines
 
 
@@ -265,9 +282,15 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         "",
         "By how much the cores wandered while calibrated (deviation of their speed, ten seconds to ten others):",
         "",
-        "| cores wandered | runs | worst: inside, half-width, error | p99: inside, half-width, error |",
+        "| cores wandered | runs | worst: inside, half-width, error, in hindsight | p99: likewise |",
         "|---|---|---|---|",
         *by_wandering(rows),
+        "",
+        "By revision:",
+        "",
+        "| revision | runs | worst: inside, half-width, error, in hindsight by cores | p99: likewise |",
+        "|---|---|---|---|",
+        *by_revision(rows),
         "",
         f"Forecasts 10 s ahead, through the bursts: error {shown(gap(ahead))}, {held} of {len(ahead)} inside their",
         "interval (errors: median / p90). Median latency of the auction's windows and join, q5 and q8: error",
@@ -342,7 +365,7 @@ def main() -> None:
     out = Path(given.out)
     out.parent.mkdir(parents=True, exist_ok=True)
     for number in range(int(first), int(last or first) + 1) if not given.page else ():
-        if any(row["run"] == number for row in known(out)):
+        if any((row["run"], row["revision"]) == (number, revision) for row in known(out)):
             continue
         found = measure(number, Record(out.with_name("record.jsonl")))
         about = {
