@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 import attrs
 import numpy as np
@@ -102,11 +102,23 @@ class Exactly:
         used = (self.program.K @ kept)[: room.size] + (self.floor @ rates)[: room.size]
         return {name: share for name, share in program.keep(rates, kept).items() if name not in self.whole}, used
 
-    def crowded(self, rates: Floats) -> bool:
-        """Whether links carry more than they can where nothing is dropped at rates (tuples/s), array (sources,)."""
-        links = slice(self.program.hosts, None)
-        used = self.program.K[links] @ self.program.flow(rates) + self.floor[links] @ rates
-        return bool((used > self.program.limit[links]).any())
+    def crowded(self, rates: Floats, keep: Mapping[str, float] | None = None, slack: float = 0.0) -> bool:
+        """Whether links carry more than they can.
+
+        Parameters
+        ----------
+        rates
+            Array (sources,), tuples/s.
+        keep
+            Keep fractions by stream, of which those of copies do not count; None: nothing is dropped.
+        slack
+            Share of what a link can carry by which it may carry more.
+        """
+        links, streams = slice(self.program.hosts, None), set(self.program.streams)
+        # Of a copy's stream only its own reader hears.
+        own = {name: share for name, share in (keep or {}).items() if name in streams}
+        used = self.program.K[links] @ self.program.flow(rates, own) + self.floor[links] @ rates
+        return bool((used > self.program.limit[links] * (1 + slack)).any())
 
 
 class Tables:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from penstock.arrays import Bools
 from penstock.control.flow import Floats, Ints
 from penstock.control.policies.base import Proposal, evacuated
 from penstock.control.policies.copies import dropping, relieved, replicated
@@ -52,7 +51,8 @@ class Shed:
         Factor on what a host does now while nothing waits there though something is dropped, and on its capacity up to
         which nothing is dropped before as much waits there as may.
     slack
-        Share of its room by which a host may be filled too much or too little while its queue is between the two.
+        Share of its room by which a host may be filled too much or too little while its queue is between the two, and a
+        link too much.
     reserve
         Share of the capacity that is left free, since rates are those of the period before.
     leaving
@@ -105,8 +105,8 @@ class Shed:
             # Far beyond its room, what is kept has not come there yet.
             felt = (lacks > 0) & (kept <= FELT * spare)
             room = np.where(felt, np.maximum(room, self.probe * np.minimum(kept, load)), room)
-            full = load > room
-            if full.any() and not excess[full].any() and self._fits(kept, full, room):
+            narrow = crowded and self.tables.of(now).crowded(rates, now.seen.keep, self.slack)
+            if not narrow and self._fits(kept, load, room, excess):
                 return None
         keep = self.fitting(now, where, rates, room)
         different = {*keep, *now.seen.keep}
@@ -160,10 +160,11 @@ class Shed:
         lacks = np.maximum(low - np.maximum(queue, then), 0)
         return lacks, np.maximum(then - high, 0) - lacks
 
-    def _fits(self, kept: Floats, full: Bools, room: Floats) -> bool:
+    def _fits(self, kept: Floats, load: Floats, room: Floats, excess: Floats) -> bool:
         """Whether what is kept fills the hosts with too much to do, and no others, but for what queues even out."""
+        full = load > room
         fills = kept[full] >= room[full] * (1 - self.slack)
-        return bool(fills.all() and (kept <= room * (1 + self.slack)).all())
+        return bool(full.any() and not excess[full].any() and fills.all() and (kept <= room * (1 + self.slack)).all())
 
     def fitting(self, now: Situation, where: Ints, rates: Floats, room: Floats) -> dict[str, float]:
         """Return the keep fractions of the optimum for given rates and room (benchmark cores) of each host.
