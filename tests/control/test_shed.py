@@ -100,9 +100,9 @@ def one_operator():
     return Network.of("one", [Source(name="s")], [step], [Sink(name="t", input="o")])
 
 
-def situation(network, placement, rates, looks=4):
+def situation(network, placement, rates, looks=4, hosts=2):
     """Return the situation after some looks at a simulated run."""
-    engine, known, flow = simulated(network, placement, rates), Knowledge(), Flow.of(network)
+    engine, known, flow = simulated(network, placement, rates, hosts), Knowledge(), Flow.of(network)
     for k in range(looks):
         engine.wait(k + 1.0)
         seen = engine.observe()
@@ -376,3 +376,22 @@ def test_a_link_that_gets_crowded_while_a_host_sheds_is_relieved():
     assert max(seen.latency["u"].worst for seen in looks if seen.latency["u"].count) <= 5.0
     assert looks[-1].latency["u"].count >= 0.94 * 100
     assert len(lines) <= 10
+
+
+@pytest.mark.parametrize("dead", ["h1", "h2", "h3"])
+def test_each_host_that_is_up_has_its_own_room(dead):
+    """With an operator stuck on a dead host, wherever that comes among the others, these are filled as they can be."""
+    hosts = ("h1", "h2", "h3")
+    operators = [
+        Operator(name=f"o{host}", kind="map", inputs=(f"s{host}",), cost=(0.01,), selectivity=(1.0,)) for host in hosts
+    ]
+    sinks = [Sink(name=f"t{host}", input=f"o{host}") for host in hosts]
+    network = Network.of("stuck", [Source(name=f"s{host}") for host in hosts], operators, sinks)
+    rates = stepped((9, 50.0), sources=tuple(network.sources))
+    now = situation(network, {f"o{host}": host for host in hosts}, rates, hosts=3)
+    now = attrs.evolve(now, seen=attrs.evolve(now.seen, down=frozenset({dead})))
+    room = np.array([0.4, 0.1])
+    keep, used = Tables().of(now).keep(np.full(3, 50.0), room)
+    up = [host for host in hosts if host != dead]
+    assert keep == pytest.approx({f"s{host}->o{host}": share for host, share in zip(up, room / 0.5, strict=True)})
+    assert used == pytest.approx(room)

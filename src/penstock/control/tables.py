@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from penstock.cluster import Cluster, Link
-from penstock.control.flow import Floats, Flow
+from penstock.control.flow import Floats, Flow, Ints
 from penstock.control.remembered import Remembered
 from penstock.control.situation import Situation
 from penstock.network import Network
@@ -45,6 +45,8 @@ class Exactly:
     ----------
     program
         Its limits do not count.
+    rows
+        Array (hosts,): the resources that hosts are which are up.
     table
         None where the program is not linear, or has too many streams or vertices: it is then solved each time.
     floor
@@ -54,6 +56,7 @@ class Exactly:
     """
 
     program: Program
+    rows: Ints
     table: Vertices | None
     floor: Floats
     whole: frozenset[str] = frozenset()
@@ -62,7 +65,7 @@ class Exactly:
     def of(cls, network: Network, cluster: Cluster, now: Situation) -> Exactly:
         """Write the program down and list its vertices.
 
-        Dead hosts with operators that nobody starts elsewhere are behind the others, and have room for everything: what
+        Dead hosts with operators that nobody starts elsewhere are among the others, and have room for everything: what
         comes there waits, and counts as if it arrived.
         """
         gone = sorted(set(now.seen.placement.values()) - cluster.hosts.keys())
@@ -74,15 +77,16 @@ class Exactly:
             start, _, end = name.partition("->")
             limit[row] = LINKED * carried(cluster.link(start, end))
         program = attrs.evolve(program, limit=limit)
+        rows = np.array([program.resources.index(name) for name in now.hosts], np.int64)
         fixed = undroppable(network)
         if program.products:
             # What a join over time puts out is no linear function: what the optimum drops there is kept all the same.
-            return cls(program, None, np.zeros((len(program.limit), len(program.sources))), fixed)
+            return cls(program, rows, None, np.zeros((len(program.limit), len(program.sources))), fixed)
         program, floor = without_drops(program, fixed)
         table = None
         if len(program.streams) <= WIDEST and (program.S > 0).sum(axis=1).max(initial=0) <= 1:
             table = vertices(program, MOST)
-        return cls(program, table if table is not None and table.complete else None, floor, fixed)
+        return cls(program, rows, table if table is not None and table.complete else None, floor, fixed)
 
     def keep(self, rates: Floats, room: Floats) -> tuple[dict[str, float], Floats]:
         """Return the best keep fractions, those below 1 by stream, and what they leave each host to do, array (hosts,).
@@ -93,13 +97,13 @@ class Exactly:
             Arrays (sources,), tuples/s, and (hosts,), benchmark cores.
         """
         limit = np.array(self.program.limit)
-        limit[: room.size] = room
+        limit[self.rows] = room
         program = attrs.evolve(self.program, limit=np.maximum(limit - self.floor @ rates, 1e-9 * limit))
         if self.table is not None:
             kept = Exact(program, self.table.table(program.limit)).plan(rates)
         else:
             kept = Solver(program).solve(rates)
-        used = (self.program.K @ kept)[: room.size] + (self.floor @ rates)[: room.size]
+        used = (self.program.K @ kept + self.floor @ rates)[self.rows]
         return {name: share for name, share in program.keep(rates, kept).items() if name not in self.whole}, used
 
     def crowded(self, rates: Floats, keep: Mapping[str, float] | None = None, slack: float = 0.0) -> bool:
