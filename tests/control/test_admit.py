@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import attrs
 import pytest
 from engines import APART, TOGETHER, simulated, stepped, two_queries
@@ -10,10 +12,13 @@ from penstock.control.controller import admitted
 from penstock.control.flow import Flow
 from penstock.control.goals import Goals
 from penstock.control.knowledge import Knowledge
+from penstock.control.loop import Asked, Control
 from penstock.control.policies.admit import admit
 from penstock.control.situation import Situation
+from penstock.control.state import State
 from penstock.network import Network, Operator, Sink, Source, network_document
 from penstock.steering import Admit
+from penstock.workload import Rates
 
 
 def moment(network, placement, rates, hosts=2, looks=8):
@@ -106,3 +111,26 @@ def test_the_stricter_bound_counts(asked, whose):
         found = admitted({"network": new, **asked})(now)
         assert found.plan.empty is not fits
         assert (whose if fits else "would wait 2.16 s, more than 0.5 s") in found.why
+
+
+@pytest.mark.parametrize(("gap", "late"), [(1, 0), (2, 0), (30, 0), (4, 8)])
+def test_a_query_admitted_a_moment_ago_counts(gap, late):
+    """What was promised of a new query counts until enough was seen of it, also after a restart: no second one fits."""
+    quiet = [0.0] * (15 + late)
+    rates = Rates.of(
+        1.0, {"s1": [10.0] * 60, "s2": [10.0] * 60, "sa": quiet + [150.0] * (60 - len(quiet)), "sb": [100.0] * 60}
+    )
+    engine, control = simulated(two_queries(0.001), TOGETHER, rates, 1), Control(policies=(), act=True)
+    state, flow, lines = State(), None, []
+    for at in range(1, 17 + gap):
+        engine.wait(float(at))
+        wanted = {15: ("a", 150.0), 15 + gap: ("b", 100.0)}.get(at)
+        asked = []
+        if wanted:
+            new = Admit(query(wanted[0], f"s{wanted[0]}", 0.005), most={f"s{wanted[0]}": wanted[1]})
+            asked = [Asked(None, lambda now, new=new: admit(now, new))]
+        turned = control.turn(engine, state, flow, asked)
+        state, flow = State.read(json.loads(json.dumps(turned.state.document()))), turned.flow
+        lines += [line for line, _ in turned.state.open if line["time"] == at]
+    assert [line["acted"] for line in lines] == [True, False]
+    assert "most room is on h1, 0.228 of 1" in lines[1]["why"]

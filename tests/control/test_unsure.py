@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from test_rebalance import APART, TWO, seen_of
 
@@ -38,6 +39,19 @@ def test_nothing_is_known_of_a_source_that_was_never_seen():
     assert nothing.updated(seen_of(TWO, 1, {"s1": 200, "s2": 50}, APART), TWO).steady(TWO, 1.0) == pytest.approx(
         [200, 50]
     )
+
+
+def test_a_source_that_comes_later_counts_as_it_was_seen_since():
+    """Before its first look a source counts with the mean of its looks, and the others' looks count as they did."""
+    rng = np.random.default_rng(1)
+    long = tuple(rng.poisson(200, 32).astype(float))
+    alone = Knowledge(rates={"s1": long, "s2": long}).steady(TWO, 1.0)[0]
+    for row, mean in (((), 0.0), ((50.0,), 50.0), ((40.0, 80.0), 60.0)):
+        known = Knowledge(rates={"s1": long, "s2": row})
+        assert known.series(TWO)[0].tolist() == list(long[-10:])
+        assert known.series(TWO)[1].mean() == pytest.approx(mean)
+        assert known.series(TWO)[1, 10 - len(row) :].tolist() == list(row)
+        assert known.steady(TWO, 1.0)[0] == alone
 
 
 def test_a_look_tells_that_it_cannot_tell():

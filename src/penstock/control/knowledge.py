@@ -54,6 +54,8 @@ class Knowledge:
         By operator over windows: what it counts from one closing to the next.
     rates
         By source: tuples/s in the last observations, the newest last.
+    promised
+        By source that came with a query: the most (tuples/s) that was said of it, until it has been seen for a window.
     """
 
     half: float = 10.0
@@ -64,6 +66,7 @@ class Knowledge:
     sums: Floats = attrs.field(factory=lambda: np.zeros((0, 4)))
     windows: Mapping[str, Stretch] = attrs.field(factory=dict)
     rates: Mapping[str, tuple[float, ...]] = attrs.field(factory=dict)
+    promised: Mapping[str, float] = attrs.field(factory=dict)
 
     def updated(self, seen: Observation, prior: Network) -> Knowledge:
         """Return what is known after one more observation.
@@ -107,9 +110,20 @@ class Knowledge:
             # Until more is seen the rate is as it was, as after a restart.
             fresh_rate = known[-1:] if name in seen.unsure else (count / seen.period,)
             rates[name] = (*known, *fresh_rate)[-kept:]
+        promised = {name: most for name, most in self.promised.items() if len(rates.get(name, ())) < self.window}
         self._keep_up(sums, np.flatnonzero(faded), seen, prior)
         sums.setflags(write=False)
-        return attrs.evolve(self, looks=self.looks + 1, operators=names, sums=sums, rates=rates, windows=windows)
+        return attrs.evolve(
+            self, looks=self.looks + 1, operators=names, sums=sums, rates=rates, windows=windows, promised=promised
+        )
+
+    def trusting(self) -> Knowledge:
+        """Return it with what was promised of new sources instead of less that was seen of them."""
+        found = {
+            name: tuple(max(rate, most) for rate in self.rates.get(name) or (most,))
+            for name, most in self.promised.items()
+        }
+        return attrs.evolve(self, rates={**self.rates, **found})
 
     def _windows(self, network: Network, fresh: Floats, period: float) -> dict[str, Stretch]:
         """Return what operators over windows have counted after one more look, which is by operator ``fresh``."""
@@ -201,7 +215,7 @@ class Knowledge:
         return cost, selectivity
 
     def series(self, network: Network, looks: int | None = None) -> Floats:
-        """Return the last rates of the sources, array (sources, k), the newest last; 0 before the first.
+        """Return the last rates of the sources, array (sources, k), the newest last; before the first their mean.
 
         Parameters
         ----------
@@ -214,8 +228,9 @@ class Knowledge:
         length = min(most, max((len(row) for row in self.rates.values()), default=1))
         table = np.zeros((len(network.sources), max(length, 1)))
         for row, name in zip(table, network.sources, strict=True):
-            known = self.rates.get(name, ())[-most:]
-            row[len(row) - len(known) :] = known
+            if known := self.rates.get(name, ())[-most:]:
+                row[:] = np.mean(known)  # a source that came later would else count as one that is mostly idle
+                row[len(row) - len(known) :] = known
         return table
 
     def steady(self, network: Network, period: float) -> Floats:
@@ -230,9 +245,10 @@ class Knowledge:
             Time between two looks (s).
         """
         counts = self._table(network, self.long) * period
-        most = min((min(len(self.rates.get(name, ())), self.long) for name in network.sources), default=0)
+        looks = np.array([min(len(self.rates.get(name, ())), self.long) for name in network.sources])
         mean, same, half = counts[:, -1].copy(), np.ones(len(counts), bool), 1
-        while 2 * half <= most:
+        while 2 * half <= looks.max(initial=0):
+            same &= 2 * half <= looks
             older, newer = counts[:, -2 * half : -half].mean(axis=1), counts[:, -half:].mean(axis=1)
             same &= np.abs(newer - older) <= CHANGE * np.sqrt((newer + older) / half) + 1 / half
             mean[same] = (newer + older)[same] / 2
@@ -282,8 +298,9 @@ class Knowledge:
         rates = {name: tuple(row) for name, row in document["rates"].items()}
         sums = np.array(document["sums"], float).reshape(-1, 4)
         windows = {name: Stretch.read(row) for name, row in document.get("windows", {}).items()}
-        names = tuple(document["operators"])
-        return cls(**{**document, "operators": names, "sums": sums, "rates": rates, "windows": windows})
+        promised = {name: float(most) for name, most in document.get("promised", {}).items()}
+        read = {"operators": tuple(document["operators"]), "sums": sums, "rates": rates, "windows": windows}
+        return cls(**{**document, **read, "promised": promised})
 
 
 def _cost(sums: Floats, given: Sequence[float] | None) -> float | None:

@@ -78,6 +78,9 @@ class State:
             if large
             else self.acted,
             draining=(self.draining | (set(found.drain) if large else set())) - gone,
+            known=attrs.evolve(self.known, promised={**self.known.promised, **found.promised})
+            if any(change.kind == "attach" for change in applied.begun)
+            else self.known,
             moves=(*self.moves, *moves),
             journal=(*self.journal, *entry),
         )

@@ -54,7 +54,9 @@ def admit(now: Situation, asked: Admit) -> Proposal:
         raise NotReady("too little has been seen of what runs")
     if now.draining.issuperset(now.hosts):
         raise NotReady("every host is down or to become empty")
-    priced, cluster, rates = now.priced(), _open(now), _rates(now, whole, asked)
+    priced, cluster = now.priced(), _open(now)
+    now = attrs.evolve(now, known=now.known.trusting())
+    rates = _rates(now, whole, asked)
     placed = Placement({name: host for name, host in now.seen.placement.items() if host in cluster.hosts})
     name, limits = asked.network.name, _Limits.of(now, asked)
     if any(base_name(unit) not in {base_name(other) for other in placed} for unit in now.seen.placement):
@@ -77,6 +79,7 @@ def admit(now: Situation, asked: Admit) -> Proposal:
         f"{limits} if nothing were dropped",
         expected={"worst": worst, "otherwise": found.before.total.worst if found.before else 0.0, "load": float(need)},
         asked=True,
+        promised={s: float(rates.of_source(s).max()) for s in whole.sources if s not in now.network.sources},
     )
 
 

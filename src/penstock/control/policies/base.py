@@ -43,6 +43,8 @@ class Proposal:
         Whether somebody has asked for it, so that it is done also where the controller only advises.
     dry
         Whether somebody only asks what would happen: it is never done.
+    promised
+        The most (tuples/s) that was said of sources that come with it, by name.
     """
 
     policy: str
@@ -54,6 +56,7 @@ class Proposal:
     course: str = ""
     asked: bool = False
     dry: bool = False
+    promised: Mapping[str, float] = attrs.field(factory=dict)
 
 
 class Policy(Protocol):
