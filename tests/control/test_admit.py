@@ -16,6 +16,7 @@ from penstock.control.loop import Asked, Control
 from penstock.control.policies.admit import admit
 from penstock.control.situation import Situation
 from penstock.control.state import State
+from penstock.errors import NotReady
 from penstock.network import Network, Operator, Sink, Source, network_document
 from penstock.steering import Admit
 from penstock.workload import Rates
@@ -111,6 +112,18 @@ def test_the_stricter_bound_counts(asked, whose):
         found = admitted({"network": new, **asked})(now)
         assert found.plan.empty is not fits
         assert (whose if fits else "would wait 2.16 s, more than 0.5 s") in found.why
+
+
+def test_nothing_new_goes_to_a_host_that_does_not_answer():
+    """A query goes where room is among the hosts that answer, and waits while what runs is on one that does not."""
+    now = moment(two_queries(), APART, stepped((20, 60.0)), 3)
+    for silent, goes in (("h3", {"h1", "h2"}), ("h2", None)):
+        seen = attrs.evolve(now.seen, silent=frozenset({silent}))
+        if goes is None:
+            with pytest.raises(NotReady, match="does not answer"):
+                admit(attrs.evolve(now, seen=seen), Admit(query("new", "s1", 0.001)))
+        else:
+            assert admit(attrs.evolve(now, seen=seen), Admit(query("new", "s1", 0.001))).plan.placement["new"] in goes
 
 
 @pytest.mark.parametrize(("gap", "late"), [(1, 0), (2, 0), (30, 0), (4, 8)])

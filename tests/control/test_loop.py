@@ -366,6 +366,9 @@ def test_verifier_refuses_what_no_plan_may_do():
     ):
         assert any(words in fault for fault in wrong(now, plan)), plan
     assert wrong(now, Plan(keep={"s1->cheap1": 0.5})) == ()
+    deaf = attrs.evolve(now, seen=attrs.evolve(now.seen, silent=frozenset({"h2"})))
+    assert "'h2' does not answer" in wrong(deaf, Plan(placement={"dear1": "h2"}))
+    assert wrong(deaf, Plan(placement={"dear2": "h2"})) == ()  # it is there
 
 
 def test_no_plan_fills_a_host_with_state() -> None:

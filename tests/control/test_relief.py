@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 from engines import simulated, stepped
@@ -40,6 +41,32 @@ def test_what_would_only_change_places_stays():
     engine = simulated(network, {"o0": "h1", "o1": "h2"}, stepped((30, 99.0), sources=tuple(network.sources)))
     steered(engine, "rebalance", 30)
     assert not engine.report()["moves"]
+
+
+@pytest.mark.parametrize(("silent", "moves"), [("h2", [("o1", "h3")]), ("h1", [])])
+def test_nothing_moves_to_or_off_a_host_that_does_not_answer(monkeypatch, silent, moves):
+    """Where the emptiest host does not answer the next one is relieved to, and an overload on such a host is left."""
+    network = chains((0.008, 0.005, 0.002, 0.003), pin="h1")
+    placement = {"o0": "h1", "o1": "h1", "o2": "h2", "o3": "h3"}
+    engine = simulated(network, placement, stepped((30, 99.0), sources=tuple(network.sources)), 3)
+    look = engine.observe
+    monkeypatch.setattr(engine, "observe", lambda: attrs.evolve(look(), silent=frozenset({silent})))
+    lines, _ = steered(engine, "rebalance", 30)
+    assert [(move["operator"], move["to"]) for move in engine.report()["moves"]] == moves
+    assert not any(line["refused"] for line in lines)
+
+
+@pytest.mark.parametrize("policy", ["rebalance", "rebalance-two-way", "rebalance-exchange", "rebalance-potential"])
+@pytest.mark.parametrize("silent", ["h2", "h3"])
+def test_no_algorithm_uses_a_host_that_does_not_answer(monkeypatch, policy, silent):
+    """Small operators of an overloaded host go to the one that answers, though another one is as empty."""
+    network = chains((0.003,) * 4)
+    rates = stepped((30, 99.0), sources=tuple(network.sources))
+    engine = simulated(network, dict.fromkeys(network.operators, "h1"), rates, 3)
+    look = engine.observe
+    monkeypatch.setattr(engine, "observe", lambda: attrs.evolve(look(), silent=frozenset({silent})))
+    _, looks = steered(engine, policy, 30)
+    assert set(looks[-1].placement.values()) == {"h1", "h2", "h3"} - {silent}
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -29,6 +29,8 @@ def wrong(now: Situation, plan: Plan, *, quotas: bool = True) -> tuple[str, ...]
     ]
     found += [f"{host!r} is no host" for host in sorted(set(plan.placement.values())) if host not in hosts]
     found += [f"{host!r} is down" for host in sorted(set(plan.placement.values()) & now.seen.down)]
+    gained = {host for name, host in plan.placement.items() if now.seen.placement.get(name) != host}
+    found += [f"{host!r} does not answer" for host in sorted(gained & now.seen.silent - now.seen.down)]
     found += [
         f"{name!r} is pinned to {pin!r}" for name, pin in network.pins.items() if plan.placement.get(name, pin) != pin
     ]

@@ -30,9 +30,9 @@ FULL = 1 - 1e-9
 def admit(now: Situation, asked: Admit) -> Proposal:
     """Decide on a query under the rates and costs of late, over the horizon.
 
-    Source: Chandramouli et al., section V (admission). Operators that run stay where they are; dead hosts and those
-    that are to become empty get nothing, and no host gets more than it can work off. Of the latency bounds of who asks
-    and of the goals the stricter one counts.
+    Source: Chandramouli et al., section V (admission). Operators that run stay where they are; hosts that are dead, do
+    not answer, or are to become empty get nothing, and no host gets more than it can work off. Of the latency bounds of
+    who asks and of the goals the stricter one counts.
 
     Returns
     -------
@@ -52,15 +52,15 @@ def admit(now: Situation, asked: Admit) -> Proposal:
         raise InputError(f"{unpriced[0]!r} has no cost", hint="give it, or pass --statistics from calibrate")
     if not now.ready:
         raise NotReady("too little has been seen of what runs")
-    if now.draining.issuperset(now.hosts):
-        raise NotReady("every host is down or to become empty")
+    if _closed(now).issuperset(now.hosts):
+        raise NotReady("every host is down, does not answer, or is to become empty")
     priced, cluster = now.priced(), _open(now)
     now = attrs.evolve(now, known=now.known.trusting())
     rates = _rates(now, whole, asked)
     placed = Placement({name: host for name, host in now.seen.placement.items() if host in cluster.hosts})
     name, limits = asked.network.name, _Limits.of(now, asked)
     if any(base_name(unit) not in {base_name(other) for other in placed} for unit in now.seen.placement):
-        raise NotReady("an operator is on a host that is down or to become empty")
+        raise NotReady("an operator is on a host that is down, does not answer, or is to become empty")
     try:
         running = Setting(network=priced, cluster=cluster, placement=placed, rates=rates)
         found = admission(running, asked.network, limits.bound, sinks=limits.sinks)
@@ -139,8 +139,13 @@ def _refused(name: str, why: str, worst: float | None = None) -> Proposal:
 def _most_room(now: Situation) -> str:
     """Return which host that may get something has most room, for people."""
     load = now.host_load(now.where()).mean(axis=1)
-    room, k = max((now.usable[k] - load[k], k) for k, name in enumerate(now.hosts) if name not in now.draining)
+    room, k = max((now.usable[k] - load[k], k) for k, name in enumerate(now.hosts) if name not in _closed(now))
     return f"most room is on {now.hosts[k]}, {max(room, 0.0):.3g} of {now.usable[k]:.3g}"
+
+
+def _closed(now: Situation) -> frozenset[str]:
+    """Return the hosts, among those that are up, that get nothing new."""
+    return now.draining | now.seen.silent
 
 
 def _open(now: Situation) -> Cluster:
@@ -152,7 +157,7 @@ def _open(now: Situation) -> Cluster:
     return now.seen.cluster.having(
         attrs.evolve(now.seen.cluster.hosts[name], capacity=max(room[name], 1e-9), quota=FULL)
         for name in now.hosts
-        if name not in now.draining
+        if name not in _closed(now)
     )
 
 

@@ -127,10 +127,11 @@ class Rebalance:
 
     def _asked(self, now: Situation, rng: np.random.Generator, stay: Collection[str]) -> dict[str, str]:
         """Return where the algorithm would have each operator that it moves, while some stay."""
-        held_there = {name for name, host in now.seen.placement.items() if host in now.draining} if now.draining else ()
+        closed = now.draining | now.seen.silent
+        held_there = {name for name, host in now.seen.placement.items() if host in closed} if closed else ()
         arrays = arrays_of(now, {*stay, *held_there})
-        if now.draining:
-            open_ones = np.array([host not in now.draining for host in arrays.hosts])
+        if closed:
+            open_ones = np.array([host not in closed for host in arrays.hosts])
             chosen = np.flatnonzero(open_ones[arrays.previous])
             arrays = arrays.subset(chosen, np.flatnonzero(open_ones))
         if self.theta:
@@ -202,12 +203,13 @@ def paying(now: Situation, where: Ints, target: dict[str, str], before: Floats) 
 
 
 def relief(now: Situation, where: Ints, before: Floats) -> dict[str, str]:
-    """Return a single move that pays off the fullest host, if that has more to do than it can.
+    """Return a single move that pays off the fullest host that answers, if that has more to do than it can.
 
     Those come first that leave neither of the two hosts with too much, and of these the one that moves the least load.
     """
     level = now.host_load(where).mean(axis=1)
-    hot = int(np.argmax(level / now.usable))
+    answering = np.array([name not in now.seen.silent for name in now.hosts])
+    hot = int(np.argmax(np.where(answering, level / now.usable, -1.0)))
     if level[hot] <= now.usable[hot]:
         return {}
     load = now.summed(now.load[now.base]).mean(axis=1)
