@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import attrs
 import pytest
 from engines import simulated, stepped
 from steered import steered
 
 from penstock.cluster import Cluster, Host
+from penstock.control.flow import Flow
+from penstock.control.goals import Goals
+from penstock.control.knowledge import Knowledge
+from penstock.control.policies.base import evacuated
+from penstock.control.situation import Situation
 from penstock.network import Network, Operator, Sink, Source
 from penstock.steering import Kill, Recover
 
@@ -92,3 +99,21 @@ def test_nothing_goes_to_a_host_that_does_not_answer(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(engine, "observe", lambda: attrs.evolve(look(), silent=frozenset({"h2"})))
     _, looks = steered(engine, "replicate", 15, happen={5: [Kill("h1")]})
     assert looks[-1].placement == {"a": "h3", "b": "h3"}
+
+
+@pytest.mark.parametrize("costs", [(None,) * 12, (0.001,) * 4 + (None,) * 8, (0.001,) * 12])
+def test_what_leaves_is_spread_where_costs_are_not_known(costs):
+    """Operators that nobody knows a cost of go to all hosts that are up, as those that cost the same do."""
+    operators = [
+        Operator(name=f"o{k}", kind="filter", where="true", inputs=("s1",), cost=cost and (cost,))
+        for k, cost in enumerate(costs)
+    ]
+    sinks = [Sink(name=f"t{k}", input=f"o{k}") for k in range(len(costs))]
+    network = Network.of("unknown", [Source(name="s1")], operators, sinks)
+    told = Network.of("unknown", [Source(name="s1")], [attrs.evolve(o, cost=(0.001,)) for o in operators], sinks)
+    engine = simulated(told, dict.fromkeys(told.operators, "h1"), stepped((9, 20.0), sources=("s1",)), 4)
+    engine.wait(1.0)
+    seen = attrs.evolve(engine.observe(), network=network, down=frozenset({"h1"}))
+    known = Knowledge(looks=1, rates={"s1": (20.0,)})
+    now = Situation(seen=seen, known=known, flow=Flow.of(network), goals=Goals())
+    assert Counter(evacuated(now, ["h1"]).values()) == {"h2": 4, "h3": 4, "h4": 4}

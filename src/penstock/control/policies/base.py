@@ -206,14 +206,19 @@ def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
     """Return where what runs on some hosts goes: the heaviest first, each to the host that it fills least.
 
     No host gets two copies of one operator, or more state than it has memory for, and one that does not answer gets
-    nothing. What fits nowhere stays, and so does what is pinned or moves already.
+    nothing. What fits nowhere stays, and so does what is pinned or moves already. An operator whose cost is not known
+    counts as one that costs the mean of the others.
     """
     barred = {*hosts, *now.draining, *now.seen.silent}
     targets = [k for k, name in enumerate(now.hosts) if name not in barred]
     if not targets:
         return {}
-    where, mean = now.where(), now.summed(now.load.mean(axis=1)[now.base])
-    level, state = now.host_load(where).mean(axis=1), state_of(now)
+    (cost, selectivity), where = now.costs, now.where()
+    known = cost[~np.isnan(cost)]
+    cost = np.where(np.isnan(cost), known.mean() if known.size else 1.0, cost)
+    load = now.flow.run(now.rates, cost, selectivity)[0].mean(axis=1)[now.base]
+    level = np.bincount(where[where >= 0], load[where >= 0], len(now.hosts)).astype(float)
+    mean, state = now.summed(load), state_of(now)
     room, state = memory_left(now, where, state), now.summed(state)
     copies = Copies.of(now, where)
     keep = set(now.network.pins) | set(now.seen.moving)
