@@ -21,7 +21,7 @@ from penstock.errors import InputError
 from penstock.network import Network, Operator, Sink, Source
 from penstock.shedding import HostTable, build_program, make_tables
 from penstock.shedding.doors import decided
-from penstock.steering import Plan
+from penstock.steering import Plan, Slow
 
 CHAINED = {"cheap1": "h1", "dear1": "h2", "cheap2": "h1", "dear2": "h2"}
 
@@ -175,3 +175,11 @@ def test_hosts_that_decide_alone_drop_windows():
     assert report["latency"]["max"] < 10.0
     assert sum(stream["dropped"] for stream in report["streams"].values()) > 10_000
     assert len(lines) < 6
+
+
+def test_a_host_that_is_faster_than_its_capacity_says_keeps_what_it_can():
+    """Nothing is dropped at a host that has more to do than its capacity and works twice as fast."""
+    engine = simulated(two_queries(), dict.fromkeys(two_queries().operators, "h1"), stepped((15, 190.0)))
+    _, looks = steered(engine, "d-fit", 13, happen={1: [Slow("h1", 2.0)]})
+    assert looks[-1].hosts["h1"].speed == pytest.approx(2.0, rel=0.01)
+    assert sum(int(seen.dropped.sum()) for seen in looks[3:]) == 0

@@ -85,6 +85,15 @@ def test_queries_of_a_host_share_its_cores():
     )
 
 
+def test_the_cluster_of_a_moment_can_do_what_its_hosts_can():
+    """Hosts that work faster or more slowly than their capacity says have that room in the cluster of the moment."""
+    now = moment(two_queries(), APART, stepped((20, 50.0)), 3)
+    now = having(now, hosts={"h1": HostSeen(speed=2.0), "h2": HostSeen(speed=0.5)})
+    assert {name: host.usable for name, host in now.cluster().hosts.items()} == {"h1": 2.0, "h2": 0.5, "h3": 1.0}
+    other = now.cluster({"h1": 1.5, "h3": 0.0}).hosts
+    assert [other[name].usable for name in now.hosts] == pytest.approx([1.5, 0.5, 0.0], abs=1e-8)
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_hops_are_those_of_the_longest_way(seed):

@@ -439,7 +439,9 @@ class Situation:
         """Return the cluster of ``hosts`` at what they can work off now; ``hosts`` gives other amounts by name."""
         old, given = self.seen.cluster, dict(zip(self.hosts, self.usable.tolist(), strict=True))
         given |= hosts or {}
+        # What works faster than its capacity says can do more than that.
+        capacity = {name: max(old.hosts[name].capacity, given[name]) for name in self.hosts}
         return old.having(
-            attrs.evolve(old.hosts[name], quota=min(1.0, max(1e-9, given[name] / old.hosts[name].capacity)))
-            for name in self.hosts
+            attrs.evolve(old.hosts[name], capacity=most, quota=max(1e-9, given[name] / most))
+            for name, most in capacity.items()
         )
