@@ -7,8 +7,12 @@ from engines import APART, TOGETHER, simulated, stepped, two_queries
 from steered import steered
 
 from penstock.cluster import Cluster, Host
+from penstock.control.controller import drained
 from penstock.control.goals import Goals, Prices
 from penstock.control.knowledge import Knowledge
+from penstock.control.loop import Asked, Control
+from penstock.control.policies import policies
+from penstock.control.state import State
 from penstock.network import Network, Operator, Sink, Source
 from penstock.simulation import MicroBatch
 from penstock.steering import Kill
@@ -109,3 +113,44 @@ def test_rates_are_kept_for_as_long_as_a_load_has_to_be_low(period, looks):
         known = known.updated(engine.observe(), two_queries())
     assert known.series(two_queries(), 1000).shape == (2, looks)
     assert known.series(two_queries()).shape == (2, 10)
+
+
+def test_a_host_that_is_to_become_empty_is_no_room():
+    """A spare host joins as soon as the load needs it without the host that is drained, and nothing waits for that."""
+    operators = [
+        Operator(name=f"o{k}", kind="filter", where="true", inputs=("s1",), cost=(0.0005,), selectivity=(1.0,))
+        for k in range(30)
+    ]
+    network = Network.of("many", [Source(name="s1")], operators, [Sink(name=f"t{k}", input=f"o{k}") for k in range(30)])
+    placement = {f"o{k}": "h1" if k % 2 else "h2" for k in range(30)}
+    engine = simulated(network, placement, stepped((40, 95.0), sources=("s1",)))
+    goals = Goals(moves=1, spare=(Host(name="h3"),))
+    control = Control(policies=policies("provision,rebalance"), goals=goals, act=True)
+    state, flow, waits = State(), None, []
+    for at in range(1, 31):
+        engine.wait(float(at))
+        asked = [Asked("d", drained({"host": "h2"}))] if at == 5 else []
+        turned = control.turn(engine, state, flow, asked)
+        state, flow = turned.state, turned.flow
+        waits.append(float(turned.seen.waiting.sum()))
+    (added,) = [line for line, _ in state.open if "add" in line["decided"]]
+    assert added["time"] == 6.0
+    assert added["why"].startswith("the load is 142 % of what 1 host can work off")
+    assert set(turned.seen.cluster.hosts) == {"h1", "h3"}
+    assert max(waits) < 100
+
+
+def test_a_spare_host_joins_where_every_other_one_is_to_become_empty():
+    """Where nothing can go that has to leave, as the other hosts have died, a spare host joins for it."""
+    engine = simulated(two_queries(), APART, stepped((30, 60.0)), 2)
+    control = Control(policies=policies("replicate,provision"), goals=Goals(spare=(Host(name="z1"),)), act=True)
+    state, flow = State(draining=frozenset({"h2"})), None
+    for at in range(1, 15):
+        engine.wait(float(at))
+        if at == 1:
+            engine.happen(Kill("h1"))
+        turned = control.turn(engine, state, flow)
+        state, flow = turned.state, turned.flow
+    added = [line["why"] for line, _ in state.open if "add" in line["decided"]]
+    assert added == ["every host is to become empty: z1 joins"]
+    assert set(turned.seen.placement.values()) == {"z1"}

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from penstock.cluster import Host
-from penstock.control.policies.base import BEYOND, Proposal, calm, evacuated, percent, usual
+from penstock.control.policies.base import BEYOND, Proposal, calm, counted, evacuated, percent, usual
 from penstock.control.policies.joining import joined
 from penstock.control.policies.rebalance import Rebalance
 from penstock.control.situation import Situation
@@ -18,6 +18,8 @@ from penstock.steering import Plan
 @attrs.frozen(kw_only=True)
 class Provision:
     """Add a spare host, give it work, and let it go again.
+
+    Hosts that are to become empty are none that the load could count on.
 
     Attributes
     ----------
@@ -34,32 +36,35 @@ class Provision:
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
         """Return a host that joins, operators that leave one, or an empty host that goes."""
-        if not now.hosts:
+        room = _staying(now)
+        if not room:
             return self._instead(now)
         if not now.ready:
             return None
-        need, have = float(now.load[now.base].sum(axis=0).mean()), float(now.usable.sum())
-        if need > self.add * have:
-            return self._more(now, need, have, rng)
+        need = float(now.load[now.base].sum(axis=0).mean())
+        if need > self.add * sum(room.values()):
+            return self._more(now, need, rng)
         return self._less(now, need)
 
-    def _more(self, now: Situation, need: float, have: float, rng: np.random.Generator) -> Proposal | None:
-        fresh = _fresh(now)
+    def _more(self, now: Situation, need: float, rng: np.random.Generator) -> Proposal | None:
+        fresh, room = _fresh(now), _staying(now)
         if not fresh or now.now - now.acted.get("provision", -np.inf) < now.goals.cool_down:
             return None
         host = fresh[0]
         there = attrs.evolve(joined(now, [host]), goals=attrs.evolve(now.goals, high=self.add))
-        if host.name not in Rebalance().moves(there, rng).values():
+        leaving = evacuated(there, there.draining)
+        if host.name not in {*leaving.values(), *Rebalance().moves(there, rng).values()}:
             return None  # it would stay empty
+        have, hosts = sum(room.values()), counted(len(room), "host")
         return Proposal(
             policy="provision",
             plan=Plan(add=(host,)),
-            why=f"the load is {percent(need / have)} of what {len(now.hosts)} hosts can work off: {host.name} joins",
-            expected={"load": need / (have + host.usable), "hosts": float(len(now.hosts) + 1)},
+            why=f"the load is {percent(need / have)} of what {hosts} can work off: {host.name} joins",
+            expected={"load": need / (have + host.usable), "hosts": float(len(room) + 1)},
         )
 
     def _instead(self, now: Situation) -> Proposal | None:
-        """Let spare hosts join where none is up: as many as the load needs, as far as it is known, and at least one."""
+        """Let spare hosts join where none is up and stays: as many as the load needs, as far as it is known, or one."""
         need = float(now.load[now.base].sum(axis=0).mean()) if now.ready else 0.0
         joining: list[Host] = []
         have = 0.0
@@ -70,22 +75,23 @@ class Provision:
             have += host.usable
         if not joining:
             return None
+        none = "every host is to become empty" if now.hosts else "no host is up"
         return Proposal(
             policy="provision",
             plan=Plan(add=tuple(joining)),
-            why=f"no host is up: {', '.join(host.name for host in joining)} {'joins' if len(joining) == 1 else 'join'}",
+            why=f"{none}: {', '.join(host.name for host in joining)} {'joins' if len(joining) == 1 else 'join'}",
             expected={"load": need / have, "hosts": float(len(joining))},
         )
 
     def _less(self, now: Situation, need: float) -> Proposal | None:
         """Let a spare host that is not needed any more become empty; the others keep their peaks below the limit."""
-        spares = {host.name for host in now.goals.spare}
-        mine = [k for k, name in enumerate(now.hosts) if name in spares and name not in now.draining]
+        spares, room = {host.name for host in now.goals.spare}, _staying(now)
+        mine = [k for k, name in enumerate(now.hosts) if name in spares and name in room]
         quiet = now.now - now.acted.get("provision", -np.inf) >= self.patience and now.now >= self.patience
-        if not mine or not quiet or not calm(now, "provision") or len(now.hosts) < 2:
+        if not mine or not quiet or not calm(now, "provision") or len(room) < 2:
             return None
         last = min(mine, key=lambda k: (float(now.host_load(now.where())[k].mean()), -k))
-        left = float(now.usable.sum() - now.usable[last])
+        left = sum(room.values()) - room[now.hosts[last]]
         most = self.retire * left
         if need > most or self._peak(now) > most or _waiting(now) > most * now.seen.period:
             return None
@@ -97,7 +103,7 @@ class Provision:
             plan=Plan(placement=moves, retire=() if moves else (now.hosts[last],)),
             drain=(now.hosts[last],),
             why=f"without {now.hosts[last]} the load is {percent(need / left)} of what the others can work off",
-            expected={"worst": now.worst(now.where(moves)), "hosts": float(len(now.hosts) - 1)},
+            expected={"worst": now.worst(now.where(moves)), "hosts": float(len(room) - 1)},
             hard=False,
         )
 
@@ -112,6 +118,11 @@ def _waiting(now: Situation) -> float:
     where = now.where()
     by_nature = BEYOND * usual(now, where) * now.usable
     return float(np.maximum(now.host_backlog(where) - by_nature, 0.0).sum())
+
+
+def _staying(now: Situation) -> dict[str, float]:
+    """Return what each host that is not to become empty can work off."""
+    return {name: room for name, room in zip(now.hosts, now.usable.tolist(), strict=True) if name not in now.draining}
 
 
 def _fresh(now: Situation) -> list[Host]:
