@@ -332,10 +332,15 @@ def test_a_unit_is_split_while_it_runs(start: Start, tmp_path: Path) -> None:
     assert seen[-1].placement == {**PLACEMENT, "euros": "h3", "people": "h2"}
     assert [unit.name for unit in seen[-1].units] == ["auctions", "busy", "euros", "newcomers", "people"]
     live.wait(live.now + 2)
+    seen.append(live.observe())
+    batches = {unit.name: unit.batches for unit in seen[-1].units}
+    assert all(batches[name] for name in ("auctions", "euros", "people")), batches
     assert not live.apply(Plan(placement={"euros": "h2"})).refused
     settle(live, seen)
     report = finish(live, seen)
     assert report["balanced"] is True
+    for place, name in enumerate(seen[-1].streams):
+        assert sum(int(each.arrived[place]) for each in seen) == report["streams"][name]["arrived"], name
     check(tmp_path)
 
 

@@ -143,6 +143,30 @@ def test_rows_of_a_log_wait_until_they_are_read(tmp_path: Path) -> None:
     assert Observer(made).look([], [], {}, {}).units[1].waiting == EACH
 
 
+def test_batches_behind_a_border_are_counted_once(tmp_path: Path) -> None:
+    """A unit of another shape goes on with a later number: its batches count, the border and earlier ones do not."""
+    made = system(tmp_path)
+    watch, now = Observer(made), time.time()
+    for number in range(2):
+        batch(made, "first", number, now, 0.2)
+        report(made, "first", number, now, 0.2)
+    assert watch.look([], [], {}, {}).counts == {"events->first": (2 * EACH, 0)}
+    for name, begin in (("first", 5), ("second", 100)):
+        made.units[name] = attrs.evolve(made.units[name], saved=f"{name}@{begin}")
+        border = {"counts": {}, "rows": {}, "visible": now, "frontiers": {}, "latest": None, "border": True}
+        manifest_of(made.deployment.place, name, begin).replace(json.dumps(border).encode())
+        report(made, name, begin, now, 0.0)
+    seen = watch.look([], [], {}, {})
+    assert (seen.counts, [unit.batches for unit in seen.units]) == ({}, [0, 0])
+    for name, begin in (("first", 5), ("second", 100)):
+        batch(made, name, begin + 1, now, 0.2)
+        report(made, name, begin + 1, now, 0.2)
+    seen = watch.look([], [], {}, {})
+    assert [unit.batches for unit in seen.units] == [1, 1]
+    assert seen.counts["first->second"] == seen.counts["events->first"] == (EACH, 0)
+    assert watch.look([], [], {}, {}).counts == {}
+
+
 def test_latency_and_busy_share_are_of_the_period(tmp_path: Path) -> None:
     """Latencies are those of the batches that the look counts; a host is busy while a batch of it runs."""
     made = system(tmp_path)

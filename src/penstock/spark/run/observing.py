@@ -209,7 +209,8 @@ class Observer:
 
     def _fresh(self, unit: str) -> list[Batch]:
         """Return a unit's batches since the last look, in order, each once all of it is known."""
-        found = self.ended.fresh(unit)
+        known = self.system.units.get(unit)
+        found = self.ended.fresh(unit, "" if known is None else known.saved)
         for batch in found:
             self._queues.logged(batch)
         return found

@@ -35,7 +35,7 @@ class Batch:
     mode batches last whether there are rows or not, and of a host elsewhere it is not known (None); ``ahead`` holds the
     rows of each topic that were there when it was planned and that it did not read; ``state`` what the operators behind
     streams kept (bytes), and how long their tasks took to commit it (s); ``early`` says whether the watermark stood at
-    1970, where it begins.
+    1970, where it begins; ``border`` that it is none, but where a query of another shape begins.
     """
 
     query: str
@@ -54,6 +54,7 @@ class Batch:
     ahead: Mapping[str, int] = attrs.field(factory=dict)
     state: Mapping[str, tuple[int, float]] = attrs.field(factory=dict)
     early: bool = False
+    border: bool = False
 
     def read(self, streams: Iterable[Stream]) -> float:
         """Return the rows that it read of a source, by the streams out of that which it counted."""
@@ -258,10 +259,11 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
     host, visible, busy = manifest.get("host", ""), float(manifest["visible"]), manifest.get("busy", 1.0)
     ahead = report.get("ahead", {})
     state = {name: (int(size), float(spent)) for name, (size, spent) in report.get("state", {}).items()}
-    early = not report.get("begun", True)
+    early, border = not report.get("begun", True), manifest.get("border", False)
     return Batch(
-        query, number, *figures, counts, report["late"], known, logged, host, visible, speed, busy, ahead, state, early
-    )
+        query, number, *figures, counts, report["late"], known, logged, host, visible, speed, busy, ahead, state, early,
+        border,
+    )  # fmt: skip
 
 
 def read_latency(file: Place) -> tuple[Array, Array]:

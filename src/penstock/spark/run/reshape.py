@@ -151,6 +151,7 @@ def _border_files(query: Query, unit: str, batch: int, before: Sequence[Border])
     latest = max((each.latest for each in before if each.latest is not None), default=None)
     file = manifest_of(folder, unit, batch)
     empty = {"batch": batch, "host": spec.host, "rows": {}, "counts": {}, "visible": time.time()}
+    empty["border"] = not file.exists()
     file.replace(json.dumps({**empty, **_read(file), "frontiers": known[0], "latest": latest}).encode())
     file = report_of(folder, unit, batch)
     empty = {"batch": batch, "start": time.time(), "duration": 0.0, "rows": 0, "counts": {}, "late": {}}

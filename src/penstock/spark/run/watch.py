@@ -28,7 +28,8 @@ def watch(system: System, trigger: float, seconds: float | None, tell: Report, h
         now = time.time()
         if heard is not None and now - listened > HEAR:
             listened = now
-            heard([batch for name in sorted(system.units) for batch in ended.fresh(name)], ending.epoch, now)
+            units = sorted(system.units.items())
+            heard([batch for name, unit in units for batch in ended.fresh(name, unit.saved)], ending.epoch, now)
         if now - asked > CHECK:
             asked = now
             system.copies.check()
