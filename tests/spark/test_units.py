@@ -27,6 +27,7 @@ from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import LogExit, Origin, WriterSpec
 from penstock.spark.shipped.told import manifest_of, report_of
 from penstock.spark.shipped.turn import KNOBS, decided_last
+from penstock.spark.shipped.writer import known
 
 EVENTS = {"format": "json", "schema": "k string, at timestamp", "time": "at"}
 
@@ -192,7 +193,7 @@ def run_batch(made: Query, number: int, lines: list[str]) -> None:
     (spec.checkpoint / "sources" / "0" / "seen").replace(b"files")
     manifest = {
         "counts": {}, "rows": {way.writer: [way.base + number, 1] for way in spec.logs}, "visible": 1.0,
-        "frontiers": {str(place): 10 + place for place in range(len(spec.origins))}, "latest": 12,
+        "frontiers": {origin.name: 10 + place for place, origin in enumerate(spec.origins)}, "latest": 12, "speed": [],
     }  # fmt: skip
     manifest_of(folder, made.name, number).replace(json.dumps(manifest).encode())
     report_of(folder, made.name, number).replace(json.dumps({"frontiers": {}}).encode())
@@ -216,10 +217,29 @@ def test_a_query_goes_on_behind_a_border(tmp_path: Path) -> None:
     assert offsets(then.spec.checkpoint, 2)[1:] == [{"y": 5}, {"x": 2}]
     assert (then.spec.checkpoint / "sources" / "1" / "seen").read() == b"files"
     manifest = json.loads(manifest_of(folder, "a", 2).read())
-    assert manifest["frontiers"] == {"0": 11, "1": 10}
+    assert known(then.spec, 2) == ({"0": 11, "1": 10}, 12)
     assert manifest["rows"] == {"a": [2, 1]}
     assert {way.writer: way.base + 3 for way in then.spec.logs} == {"a": 3, "b": 0}
     assert DirectoryLog(folder / "logs" / "a").length() == 3
+
+
+def test_a_border_that_a_kill_left_changes_nothing(tmp_path: Path) -> None:
+    """Killed before anybody knew of its new shape, a query goes on with its frontiers, and does its next batch."""
+    folder = Place(str(tmp_path))
+    unit = Unit.new(Fragment("a", "h1", ("a", "b")))
+    old = query(folder, unit, ("one", "two"), ("one", "two"), "a")
+    run_batch(old, 0, ["{}", "{}"])
+    go_on(query(folder, unit, ("two",), ("two",), "a"), unit, [Border.of(old)])
+    recount(old)
+    assert known(old.spec, 0) == ({"0": 10, "1": 11}, 12)
+    other = query(folder, Unit.new(Fragment("b", "h1", ("b",))), ("a",), ("a",))
+    for number in range(2):
+        run_batch(other, number, ["{}"])
+    # The border has the number of the batch that comes next.
+    go_on(query(folder, unit, ("one", "two"), ("one", "two")), unit, [Border.of(old), Border.of(other)])
+    assert (folder / "batches" / "a").numbers() == [0, 1]
+    recount(old)
+    assert (folder / "batches" / "a").numbers() == [0]
 
 
 def test_a_cut_off_batch_is_no_border(tmp_path: Path) -> None:
@@ -265,7 +285,7 @@ def test_two_queries_go_on_as_one(tmp_path: Path) -> None:
     assert begun_and_ended(then.spec.checkpoint) == (4, 4)
     assert offsets(then.spec.checkpoint, 4)[1:] == [{"y": 4}, {"x": 2}, {"logOffset": 1}]
     assert {way.writer: way.base + 5 for way in then.spec.logs} == {"b": 5}
-    assert json.loads(manifest_of(folder, "a", 4).read())["frontiers"] == {"0": 10, "1": 11}
+    assert known(then.spec, 4) == ({"0": 10, "1": 11}, 12)
     assert decided_last(folder / KNOBS / "a")["limits"] == {"one->a": 400, "a->b": 700}
     # A kill came before anybody knew of it: the writer goes on in its own numbers.
     recount(first)

@@ -24,7 +24,7 @@ def recall(query: Query) -> None:
     numbers = (folder / "progress" / query.name).numbers()
     if not numbers:
         return
-    known = json.loads(report_of(folder, query.name, numbers[-1]).read())["frontiers"]
+    known = query.spec.numbered(json.loads(report_of(folder, query.name, numbers[-1]).read())["frontiers"])
     rows = [
         {"__origin": number, "at": known[str(number)] + query.spec.origins[number].lateness}
         for number in query.recalled

@@ -54,8 +54,9 @@ def save_reports(query: Query, handle: StreamingQuery, ask: Ask = waiting) -> No
 def recount(query: Query) -> None:
     """Let Spark do a query's last batch again if what it counted was not saved; the writer finds its files.
 
-    Nothing of the batch that Spark had planned next was computed, since it waits for those counts. Further on there can
-    only be a border at which the query was to go on in another shape, and a kill came before it did.
+    Nothing of the batch that Spark had planned next was computed, since it waits for those counts. A border behind the
+    last batch is one at which the query was to go on in another shape, and a kill came before it did: the batch of that
+    number is still to come.
 
     Raises
     ------
@@ -64,13 +65,15 @@ def recount(query: Query) -> None:
     """
     ended, folder = marks(query)[1], query.spec.folder
     for number in (folder / "batches" / query.name).numbers():
-        if number > ended + 1:
-            # Of a border nobody has measured how fast its core was.
-            if "speed" in json.loads(manifest_of(folder, query.name, number).read()):
-                said = f"it ends with batch {ended}, and {query.name!r} has shown batch {number}"
-                raise EngineError(f"{query.spec.checkpoint.path}: {said}: put back what was removed there")
+        if number <= ended:
+            continue
+        # Of a border nobody has measured how fast its core was.
+        if "speed" not in json.loads(manifest_of(folder, query.name, number).read()):
             manifest_of(folder, query.name, number).remove()
             report_of(folder, query.name, number).remove()
+        elif number > ended + 1:
+            said = f"it ends with batch {ended}, and {query.name!r} has shown batch {number}"
+            raise EngineError(f"{query.spec.checkpoint.path}: {said}: put back what was removed there")
     if query.spec.observed and ended >= 0 and not report_of(query.spec.folder, query.name, ended).exists():
         forget_commit(query.spec.checkpoint, ended)
 

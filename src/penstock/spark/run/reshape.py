@@ -80,14 +80,13 @@ class Border:
         order = [*dict.fromkeys(query.inputs)]
         manifest = json.loads(manifest_of(spec.folder, query.name, ended).read())
         report = _read(report_of(spec.folder, query.name, ended))
-        names = {str(number): origin.name for number, origin in enumerate(spec.origins)}
         return cls(
             query,
             ended,
             head,
             dict(zip(query.inputs, offsets, strict=True)),
             {name: spec.checkpoint / "sources" / str(number) for number, name in enumerate(order)},
-            (_named(manifest["frontiers"], names), _named(report.get("frontiers", {}), names)),
+            (_own(query, manifest["frontiers"]), _own(query, report.get("frontiers", {}))),
             manifest["latest"],
         )
 
@@ -141,13 +140,15 @@ def _newest(query: Query, name: str) -> str:
 
 
 def _border_files(query: Query, unit: str, batch: int, before: Sequence[Border]) -> None:
-    """Leave manifest and report of the border: they hold the frontiers, and counts if the batch was a real one."""
+    """Leave manifest and report of the border: they hold the frontiers, and counts if the batch was a real one.
+
+    All that was known stays in them: after a kill it may be the query before that goes on.
+    """
     spec, folder = query.spec, query.spec.folder
-    numbers = {origin.name: str(number) for number, origin in enumerate(spec.origins)}
     known: list[dict[str, int]] = [{}, {}]
     for each in before:
         for found, frontiers in zip(known, each.frontiers, strict=True):
-            found |= {numbers[name]: at for name, at in frontiers.items() if name in numbers}
+            found |= frontiers
     latest = max((each.latest for each in before if each.latest is not None), default=None)
     file = manifest_of(folder, unit, batch)
     empty = {"batch": batch, "host": spec.host, "rows": {}, "counts": {}, "visible": time.time()}
@@ -180,8 +181,9 @@ def _joined(parts: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return found
 
 
-def _named(frontiers: Mapping[str, int], names: Mapping[str, str]) -> dict[str, int]:
-    return {names[number]: at for number, at in frontiers.items() if number in names}
+def _own(query: Query, frontiers: Mapping[str, int]) -> dict[str, int]:
+    """Return the frontiers of what a query reads."""
+    return {origin.name: frontiers[origin.name] for origin in query.spec.origins if origin.name in frontiers}
 
 
 def _read(file: Place) -> Document:

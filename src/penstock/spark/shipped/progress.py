@@ -30,7 +30,7 @@ def document(progress: StreamingQueryProgress, spec: WriterSpec, frontiers: Mapp
     progress
         Spark's ``StreamingQueryProgress``.
     frontiers
-        Of sources without marks (µs, by number of the origin), as they were before the batch.
+        Of sources without marks (µs, by name), as they were before the batch.
     """
     durations = progress.durationMs or {}
     if "addBatch" not in durations:
@@ -49,7 +49,7 @@ def document(progress: StreamingQueryProgress, spec: WriterSpec, frontiers: Mapp
                 latest = _count(_values(observed[name]), 0)
                 if latest:
                     frontier = latest - origin.lateness
-                    reached[str(number)] = max(frontier, reached.get(str(number), frontier))
+                    reached[origin.name] = max(frontier, reached.get(origin.name, frontier))
     late: dict[str, int] = {}
     kept: dict[str, tuple[int, float]] = {}
     for stream, state in zip(spec.stateful, progress.stateOperators or (), strict=False):

@@ -237,6 +237,14 @@ class WriterSpec:
         """Return the first of the bits of a pass that the same rows have."""
         return self.alike[place][bit] if self.alike else bit
 
+    def named(self, frontiers: Mapping[str, int]) -> dict[str, int]:
+        """Return frontiers by number of the origin as they are kept: by name, for shapes that number them otherwise."""
+        return {self.origins[int(number)].name: at for number, at in frontiers.items()}
+
+    def numbered(self, kept: Mapping[str, int]) -> dict[str, int]:
+        """Return the frontiers that are kept, by number of the origin; those of other shapes may be among them."""
+        return {str(number): kept[o.name] for number, o in enumerate(self.origins) if o.name in kept}
+
     @property
     def checkpoint(self) -> Place:
         """Where Spark keeps the query's offsets, commits and state."""

@@ -160,7 +160,7 @@ def known(spec: WriterSpec, batch: int) -> tuple[dict[str, int], int | None]:
     if batch < 0:
         return {}, None
     said = json.loads(manifest_of(spec.folder, spec.query, batch).read())
-    return said["frontiers"], said["latest"]
+    return spec.numbered(said["frontiers"]), said["latest"]
 
 
 def _here(spec: WriterSpec, logs: Sequence[Hop], table: pa.Table, number: int) -> Batch:
@@ -210,7 +210,7 @@ def _commit(spec: WriterSpec, batch: Batch, session: SparkSession) -> None:
         content = {
             "batch": batch.number,
             "host": spec.host,
-            "frontiers": batch.reached.frontiers,
+            "frontiers": spec.named(batch.reached.frontiers),
             "latest": batch.reached.latest,
             "rows": {
                 way.writer: [way.base + batch.number, rows]
