@@ -171,12 +171,14 @@ def test_a_run_goes_on_whatever_its_session_remembers(engine: Engine, tmp_path: 
     assert found == {"first": 70, "between": 35, "second": 60}
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["together", "apart"])
-def test_a_join_takes_what_is_just_within_the_lateness(engine: Engine, tmp_path: Path, apart: bool) -> None:
+@pytest.mark.parametrize("where", ["together", "apart", "behind"])
+def test_a_join_takes_what_is_just_within_the_lateness(engine: Engine, tmp_path: Path, where: str) -> None:
     """A row as late as it may be meets those of the run before; one that is a microsecond later counts as late."""
+    given = "all" if where == "behind" else "events"
     operators = {
-        "one": {"kind": "filter", "input": "events", "where": "n < 10"},
-        "two": {"kind": "filter", "input": "events", "where": "n >= 10"},
+        "all": {"kind": "map", "input": "events"},
+        "one": {"kind": "filter", "input": given, "where": "n < 10"},
+        "two": {"kind": "filter", "input": given, "where": "n >= 10"},
         "pairs": {
             "kind": "join",
             "inputs": ["one", "two"],
@@ -186,7 +188,8 @@ def test_a_join_takes_what_is_just_within_the_lateness(engine: Engine, tmp_path:
         },
     }
     network = document(tmp_path, operators, {"out": {"input": "pairs"}}, lateness=1)
-    hosts = {"one": "h1", "two": "h1", "pairs": "h2" if apart else "h1"}
+    beside = "h1" if where != "behind" else "h2"
+    hosts = {"all": "h1", "one": beside, "two": beside, "pairs": "h1" if where == "together" else "h2"}
     write_rows(tmp_path / "in", 0, [{"n": n, "at": at(40 + n)} for n in range(3)])
     run(engine, network, tmp_path / "run", hosts)
     # The latest was 42 s: 41 s is in time.
@@ -195,6 +198,9 @@ def test_a_join_takes_what_is_just_within_the_lateness(engine: Engine, tmp_path:
     found = [pq.read_table(part).to_pylist() for part in (tmp_path / "run/sinks/out").glob("*.parquet")]
     assert sorted((row["n"], row["m"]) for rows in found for row in rows) == [(0, 11), (1, 11), (2, 11)]
     assert streams["one->pairs"]["late"] == 1  # of both inputs
+    if where == "together":
+        # A folder for each source: both branches read one, and the other is what is recalled.
+        assert sorted(place.name for place in (tmp_path / "run/checkpoints/all/sources").iterdir()) == ["0", "1"]
 
 
 @pytest.mark.parametrize("others", [[], ["2026-03-01T12:00:00Z"] * 5])

@@ -346,6 +346,10 @@ def _is_nested(kind: DataType) -> bool:
 
 
 def _tagged(frame: DataFrame, time: str) -> DataFrame:
-    """Return a frame whose event time, as SQL, Spark's watermark holds for, wherever the watermark was taken."""
-    others = [F.col(quoted(name)) for name in frame.columns if name != "__time"]
+    """Return a frame whose event time, as SQL, Spark's watermark holds for, wherever the watermark was taken.
+
+    Its columns are new ones: of two branches of one source, which share columns, Spark would read that source twice for
+    a join, each time up to another row.
+    """
+    others = [F.col(quoted(name)).alias(name) for name in frame.columns if name != "__time"]
     return frame.select(*others, F.expr(time).alias("__time", metadata=WATERMARKED))
