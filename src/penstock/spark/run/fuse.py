@@ -87,13 +87,13 @@ def fuse(system: System, writer: Unit, reader: Unit, interval: float) -> None:
 
 
 def _follow(system: System, writer: Unit, reader: Unit, short: int = 0) -> None:
-    """Wait until a unit has read what another one wrote, but for some batches."""
+    """Wait until a unit has read what another one wrote, but for some batches; silent ones at the end are not read."""
     deadline, query = time.monotonic() + PATIENCE, system.compiled[reader.name]
     written = [way.writer for way in system.compiled[writer.name].spec.logs if way.writer in query.reads]
     logs = {name: log_of(query.spec.folder, query.spec.topics, name) for name in written}
     while True:
         come = reached(query)
-        left = [name for name, log in logs.items() if come.get(name, {}).get("batch", 0) < log.length() - short]
+        left = [name for name, log in logs.items() if come.get(name, {}).get("batch", 0) < log.settled() - short]
         if not left:
             return
         if time.monotonic() > deadline:
