@@ -19,7 +19,7 @@ from penstock.spark.hop.logs import log_of
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.outside import check_topics
 from penstock.spark.run.reshape import Border, go_on
-from penstock.spark.run.rows import rows_of_logs
+from penstock.spark.run.rows import noted_of_logs
 from penstock.spark.run.system import System
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.gate import take_over
@@ -130,8 +130,10 @@ def _attach(system: System, change: Grown, interval: Mapping[str, float]) -> Non
         runner = system.runners[unit.name]
         runner.end(system.hosts[unit.host])
         again.append(go_on(ready[unit.name], unit, [Border.of(system.compiled[unit.name])]))
-    fresh = [attrs.evolve(unit, begins=_begins(system, change, unit)) for unit in change.fresh]
-    since = {**system.claim.since, **_since(system, change, fresh)}
+    # Writers go on meanwhile: where readers begin, and how many rows there are before that, is of one moment.
+    noted = noted_of_logs(system.deployment.place)
+    fresh = [attrs.evolve(unit, begins=_begins(system, change, unit, noted)) for unit in change.fresh]
+    since = {**system.claim.since, **_since(system, change, fresh, noted)}
 
     def changed(before: Deployment) -> Deployment:
         after = change.deployment
@@ -205,13 +207,20 @@ def exits(network: Network, part: Fragment) -> tuple[frozenset[str], tuple[tuple
     return part.cuts, tuple((origin, tuple(graph.logs(origin))) for origin in graph.origins)
 
 
-def _begins(system: System, change: Grown, unit: Unit) -> dict[str, int]:
+Noted = Mapping[str, tuple[int, int | None]]
+"""By operator the rows that its log has had, and before which of its batches, as of `noted_of_logs`."""
+
+
+def _begins(system: System, change: Grown, unit: Unit, noted: Noted) -> dict[str, int]:
     """Return where a new unit begins in what is there already."""
     place, found = system.deployment.place, {}
     for origin in Graph(change.deployment.network, unit.fragment).outside:
         name = origin[1:]
         if name in system.deployment.network.operators:
-            found[name] = log_of(place, system.deployment.topics(system.claim.run), name).length()
+            _, behind = noted.get(name, (0, None))
+            if behind is None:
+                behind = log_of(place, system.deployment.topics(system.claim.run), name).length()
+            found[name] = behind
         elif name in change.deployment.schedules:
             rates = json.loads(change.deployment.schedules[name]["rates"])
             now = time.time() - epoch_of(place)
@@ -219,16 +228,11 @@ def _begins(system: System, change: Grown, unit: Unit) -> dict[str, int]:
     return {name: number for name, number in found.items() if number}
 
 
-def _since(system: System, change: Grown, fresh: Sequence[Unit]) -> dict[str, int]:
+def _since(system: System, change: Grown, fresh: Sequence[Unit], noted: Noted) -> dict[str, int]:
     """Return the rows that logs had before new units began to read them, by stream."""
-    place = system.deployment.place
     mine = {name for unit in fresh for name in unit.fragment.operators}
-    streams = [
-        stream
+    return {
+        stream.name: noted.get(stream.writer, (0, None))[0]
         for stream in change.deployment.network.streams
         if stream.reader in mine and stream.writer in system.deployment.network.operators
-    ]
-    if not streams:
-        return {}
-    rows = rows_of_logs(place)
-    return {stream.name: rows.get(stream.writer, 0) for stream in streams}
+    }

@@ -16,11 +16,20 @@ from penstock.spark.shipped.place import Place
 
 def rows_of_logs(folder: Place) -> dict[str, int]:
     """Return the rows that each log has had."""
-    found = dict(read_history(folder).rows)
+    return {writer: rows for writer, (rows, _) in noted_of_logs(folder).items()}
+
+
+def noted_of_logs(folder: Place) -> dict[str, tuple[int, int | None]]:
+    """Return the rows that each log has had, and before which of its batches; None where that is history.
+
+    A log may be a batch further, of which nobody has noted yet how many rows it has.
+    """
+    rows, behind = dict(read_history(folder).rows), dict[str, int]()
     for batch in _batches(folder):
-        for writer, (_, rows) in batch.logged.items():
-            found[writer] = found.get(writer, 0) + rows
-    return found
+        for writer, (number, count) in batch.logged.items():
+            rows[writer] = rows.get(writer, 0) + count
+            behind[writer] = max(number + 1, behind.get(writer, 0))
+    return {writer: (count, behind.get(writer)) for writer, count in rows.items()}
 
 
 def arrived_on(folder: Place, streams: Iterable[str]) -> dict[str, int]:
