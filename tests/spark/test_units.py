@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -18,9 +20,12 @@ from penstock.spark.compile import RECALLED, Deployment, Query
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.left import claimed, hosts_of, placement_of
 from penstock.spark.paths import paths_of, settled
+from penstock.spark.run import reshape
 from penstock.spark.run.folder import claim, epoch_of, note, open_schedules
+from penstock.spark.run.history import History, write_history
 from penstock.spark.run.reports import recount
 from penstock.spark.run.reshape import Border, go_on
+from penstock.spark.run.rows import noted_of_logs
 from penstock.spark.run.units import Unit, stamped
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
@@ -196,7 +201,8 @@ def run_batch(made: Query, number: int, lines: list[str]) -> None:
         "frontiers": {origin.name: 10 + place for place, origin in enumerate(spec.origins)}, "latest": 12, "speed": [],
     }  # fmt: skip
     manifest_of(folder, made.name, number).replace(json.dumps(manifest).encode())
-    report_of(folder, made.name, number).replace(json.dumps({"frontiers": {}}).encode())
+    report = {"start": 0.0, "duration": 1.0, "rows": 1, "counts": {}, "late": {}, "frontiers": {}}
+    report_of(folder, made.name, number).replace(json.dumps(report).encode())
     for way in spec.logs:
         (folder / "logs" / way.writer / f"{way.base + number:012d}.arrow").replace(b"")
 
@@ -251,6 +257,53 @@ def test_a_cut_off_batch_is_no_border(tmp_path: Path) -> None:
     (folder / "logs" / "a" / f"{1:012d}.arrow").replace(b"")
     with pytest.raises(EngineError, match="has not stopped at the end of a batch"):
         Border.of(made)
+
+
+def test_a_batch_that_topics_hold_is_no_border(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a batch has left in a topic and nobody has noted is found there."""
+    folder = Place(str(tmp_path))
+    made = query(folder, Unit.new(Fragment("a", "h1", ("a",))), ("one",), ("one",), "a")
+    run_batch(made, 0, ["{}"])
+    for length in (1, 2):
+        monkeypatch.setattr(reshape, "log_of", lambda *_, length=length: SimpleNamespace(length=lambda: length))
+        if length == 1:
+            assert Border.of(made).batch == 0
+        else:
+            with pytest.raises(EngineError, match="has not stopped at the end of a batch"):
+                Border.of(made)
+
+
+def test_a_batch_without_its_report_is_no_border(tmp_path: Path) -> None:
+    """Where Spark counts, a query stays as it is until its last batch has been counted."""
+    folder = Place(str(tmp_path))
+    made = query(folder, Unit.new(Fragment("a", "h1", ("a",))), ("one",), ("one",), "a")
+    made = attrs.evolve(made, spec=dataclasses.replace(made.spec, observations={"p": {"one->a": (0, None)}}))
+    run_batch(made, 0, ["{}"])
+    assert Border.of(made).batch == 0
+    report_of(folder, "a", 0).remove()
+    with pytest.raises(EngineError, match="what its last batch counted is not known"):
+        Border.of(made)
+
+
+def test_branches_at_different_positions_are_no_border(tmp_path: Path) -> None:
+    """A query that has read one input up to two places cannot go on from one of them."""
+    folder = Place(str(tmp_path))
+    made = query(folder, Unit.new(Fragment("a", "h1", ("a",))), ("one",), ("one", "one"))
+    run_batch(made, 0, ['{"x": 1}', '{"x": 2}'])
+    with pytest.raises(EngineError, match="a has come to different positions in 'one'"):
+        Border.of(made)
+
+
+def test_readers_begin_where_rows_are_noted(tmp_path: Path) -> None:
+    """A batch that a log has and no manifest tells of is neither counted nor passed over."""
+    folder = Place(str(tmp_path))
+    made = query(folder, Unit.new(Fragment("a", "h1", ("a",))), ("one",), ("one",), "a")
+    for number in range(3):
+        run_batch(made, number, ["{}"])
+    (folder / "logs" / "a" / f"{3:012d}.arrow").replace(b"")
+    assert noted_of_logs(folder) == {"a": (3, 3)}
+    write_history(folder, History(upto={"a": 2}, rows={"a": 7, "b": 5}))
+    assert noted_of_logs(folder) == {"a": (8, 3), "b": (5, None)}
 
 
 def test_two_positions_do_not_join(tmp_path: Path) -> None:

@@ -68,23 +68,26 @@ class Border:
         Raises
         ------
         EngineError
-            If it was not at the end of a batch.
+            If it was not at the end of a batch, its report is lost, or it has read an input up to two places.
         """
         ended = marks(query)[1]
         spec = query.spec
         if ended < 0 or _left_something(query, ended + 1):
             raise EngineError(f"{query.name!r} has not stopped at the end of a batch")
+        told = report_of(spec.folder, query.name, ended)
+        if spec.observed and not told.exists():
+            raise EngineError(f"{query.name!r} has stopped, and what its last batch counted is not known")
         head, *offsets = (spec.checkpoint / "offsets" / str(ended)).read().decode().splitlines()[1:]
         if len(offsets) != len(query.inputs):
             raise EngineError(f"{query.name!r} reads {len(query.inputs)} inputs and its checkpoint {len(offsets)}")
         order = [*dict.fromkeys(query.inputs)]
         manifest = json.loads(manifest_of(spec.folder, query.name, ended).read())
-        report = _read(report_of(spec.folder, query.name, ended))
+        report = _read(told)
         return cls(
             query,
             ended,
             head,
-            dict(zip(query.inputs, offsets, strict=True)),
+            _joined([{name: at} for name, at in zip(query.inputs, offsets, strict=True)], query.name),
             {name: spec.checkpoint / "sources" / str(number) for number, name in enumerate(order)},
             (_own(query, manifest["frontiers"]), _own(query, report.get("frontiers", {}))),
             manifest["latest"],
@@ -107,7 +110,8 @@ def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
     spec, folder = query.spec, query.spec.folder
     mine = next((each for each in before if each.query.name == unit.name), None)
     # What was recalled belongs to the unit that it was recalled for.
-    lines = _joined([{n: at for n, at in each.lines.items() if each is mine or n != RECALLED} for each in before])
+    known = [{n: at for n, at in each.lines.items() if each is mine or n != RECALLED} for each in before]
+    lines = _joined(known, " and ".join(each.query.name for each in before))
     seen = {n: place for each in before for n, place in each.seen.items() if each is mine or n != RECALLED}
     counted = [*(folder / "batches" / unit.name).numbers(), read_history(folder).upto.get(unit.name, 0) - 1]
     batch = max([*(each.batch for each in before), *counted])
@@ -165,19 +169,19 @@ def _border_files(query: Query, unit: str, batch: int, before: Sequence[Border])
 
 def _left_something(query: Query, batch: int) -> bool:
     """Whether a batch that was not ended has left anything."""
-    folder = query.spec.folder
-    logs = [(folder / "logs" / way.writer / f"{way.base + batch:012d}.arrow") for way in query.spec.logs]
-    left = (manifest_of(folder, query.name, batch), intent_of(folder, query.name, batch), *logs)
-    return any(place.exists() for place in left)
+    folder, spec = query.spec.folder, query.spec
+    if any(place(folder, query.name, batch).exists() for place in (manifest_of, intent_of)):
+        return True
+    return any(log_of(folder, spec.topics, way.writer).length() > way.base + batch for way in spec.logs)
 
 
-def _joined(parts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the positions that several queries have come to, which must agree."""
+def _joined(parts: Sequence[Mapping[str, str]], whose: str) -> dict[str, str]:
+    """Return the positions to which inputs have been read in several places, which must agree."""
     found: dict[str, str] = {}
     for part in parts:
         for name, value in part.items():
             if found.setdefault(name, value) != value:
-                raise EngineError(f"two queries have come to different positions in {name!r}")
+                raise EngineError(f"{whose} has come to different positions in {name!r}")
     return found
 
 
