@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control.course import Course
+from penstock.control.course import AGAIN, BACK, Course
 from penstock.control.ended import seen
 from penstock.control.forecast import HORIZONS, MISSED, YOUNG, Seen, Speed, Watch, chance, history, learned
 from penstock.control.outlook import forecasts, with_measured
@@ -198,6 +198,45 @@ def test_forecasts_know_when_windows_end() -> None:
     assert told[8e8 + 1] == told[8e8 + 9]
     assert 1 <= told[8e8].predicted <= 3
     assert course.since(5.0).rates.start == 5.0
+
+
+def overloaded(trigger: float, quiet: int = 0) -> tuple[Course, list[Seen], MicrobatchResult]:
+    """Return a run of one host that is given 1.3 times what it can do, after quiet seconds with a tenth of that."""
+    known = HostStatistics(overhead=0.1, error=0.005, residual=0.005)
+    network, placement = chain([0.01]), {"o1.1": "h1"}
+    cluster, statistics = attrs.evolve(CLUSTER, spark=SparkSettings(trigger=trigger)), Statistics(hosts={"h1": known})
+    rates = Rates.of(1.0, {"s1": [13.0] * quiet + [130.0] * 400})
+    result = BatchHosts.of(statistics, cluster).placed(load_model(network, rates), placement).run()
+    batches = [Seen("h1", b.start, b.start + b.duration, b.duration, 0.1 + b.load, 0.1) for b in result.batches]
+    course = Course(network=network, cluster=cluster, placement=placement, statistics=statistics, rates=rates)
+    return course, batches, result
+
+
+@pytest.mark.parametrize(("trigger", "quiet"), [(2.0, 0), (0.7, 0), (2.0, 500), (0.7, 500)])
+def test_forecasts_of_an_overload_know_all_that_waits_and_what_comes_after_the_horizon(
+    trigger: float, quiet: int
+) -> None:
+    """However old a backlog is, and whatever shares a batch with the last rows, they tell what comes; quickly."""
+    course, batches, result = overloaded(trigger, quiet)
+    stimulus, latency, weight = result.whole()
+    for now in (quiet + 60.0, quiet + 110.0, quiet + 300.0):
+        past = [batch for batch in batches if batch.end <= now]
+        told = course.forecast(now, watched(past), past, np.random.default_rng(0))
+        for each in with_measured(told, stimulus[weight > 0], latency[weight > 0]):
+            assert each.predicted == pytest.approx(each.measured, rel=0.02)
+    assert quiet - 10 <= course.begin(quiet + 300.0, past) <= quiet
+
+
+def test_where_all_batches_are_long_a_forecast_goes_over_some_of_them() -> None:
+    """Of more batches than can be gone over in a second it goes over the latest, from where the least waited."""
+    course, _, _ = world(np.random.default_rng(1), 5000)
+    batches = [Seen("h1", 1.5 * k, 1.5 * k + 1.5, 1.5, 1.5, 1.4) for k in range(3000)]
+    assert course.begin(1000.0, batches[:600]) == 0.0
+    assert batches[-AGAIN].start <= course.begin(4500.0, batches) <= 4500 - BACK
+    slow = [attrs.evolve(batch, end=batch.end + 1) if batch.start > 3000 else batch for batch in batches]
+    assert batches[-AGAIN].start <= course.begin(4500.0, slow) <= 3000
+    calm = [attrs.evolve(batch, end=batch.end - 1) if 3000 < batch.start < 3010 else batch for batch in batches]
+    assert 3000 <= course.begin(4500.0, calm) <= 3010
 
 
 def test_rates_that_nobody_expected_go_on_as_they_were() -> None:

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_forecast import world
+from test_forecast import overloaded, world
 from test_report import EPOCH, outcome_of
 
 from penstock.control.course import Forecast
 from penstock.control.ended import seen
 from penstock.control.forecast import Drift, Seen
 from penstock.control.lookout import Lookout
-from penstock.control.outlook import EVERY, forecasts
+from penstock.control.outlook import EVERY, forecasts, with_measured
+from penstock.spark.run import Batch
 
 
 def hear(length: int, slow: tuple[float, float], seed: int) -> tuple[list[Drift], list[tuple[float, Forecast]], float]:
@@ -59,6 +60,26 @@ def test_forecasts_are_made_as_time_goes_on() -> None:
     assert all(b - a == pytest.approx(EVERY, abs=1.0) for a, b in pairwise(times))
     assert all(now - row.time == pytest.approx(1.0) for now, row in told)
     assert all(row.low <= row.predicted * 1.001 and row.predicted <= row.high * 1.001 for _, row in told)
+
+
+def test_forecasts_made_meanwhile_know_a_backlog_however_old_it_is() -> None:
+    """Batches since nothing waited are kept, and no others: forecasts are those of the report."""
+    course, _, result = overloaded(2.0, 400)
+    batches = [
+        Batch(b.query, k, EPOCH + b.start, b.duration, 1, {"s1->o1.1": (round(b.load / 0.01), 0)})
+        for k, b in enumerate(result.batches)
+    ]
+    told: list[Forecast] = []
+    lookout = Lookout(course, lambda _drift: None, told.extend, np.random.default_rng(0))
+    kept = {}
+    for now in np.arange(0.0, 720.0, 10.0):
+        ended = [b for b in batches if now - 10 < b.start + b.duration - EPOCH <= now]
+        lookout.hear(ended, EPOCH, EPOCH + now)
+        kept[now] = len(lookout._batches)
+    stimulus, latency, weight = result.whole()
+    last = [each for each in with_measured(told, stimulus[weight > 0], latency[weight > 0]) if each.time > 690]
+    assert [each.predicted for each in last] == pytest.approx([each.measured for each in last], rel=0.03)
+    assert kept[710.0] <= kept[390.0] <= 120
 
 
 def test_a_quiet_second_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

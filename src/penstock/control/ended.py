@@ -62,7 +62,7 @@ def seen(
             expected = fixed + hosts.factor[host] * work_of(network, batch.counts)
             start = batch.start - run.epoch
             core = core_of(batch, hosts.of_host(host).speed)
-            found.append(Seen(host, start, start + batch.duration, own, expected, fixed, core))
+            found.append(Seen(host, start, start + batch.duration, own, expected, fixed, core, batch.query))
     return sorted(found, key=lambda each: each.end)
 
 

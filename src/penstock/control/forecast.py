@@ -71,6 +71,8 @@ class Seen:
         Seconds of the expected ones that it takes however few tuples are in it.
     core
         How fast its core did a fixed loop meanwhile, as a share of what it did while calibrated; None: not measured.
+    query
+        Which query's it was.
     """
 
     host: str
@@ -80,6 +82,7 @@ class Seen:
     expected: float
     fixed: float = 0.0
     core: float | None = None
+    query: str = ""
 
     @property
     def share(self) -> float:

@@ -54,7 +54,7 @@ class Lookout:
         self.course, self.told, self.ahead, self.rng, self.failed = course, told, ahead, rng, failed
         self.watch = Watch.of(BatchHosts.of(course.statistics, course.cluster), course.young)
         self._batches: list[Batch] = []
-        self._until, self._next = 0.0, EVERY
+        self._until, self._next, self._begin = 0.0, EVERY, 0.0
         self._over = False
 
     def hear(self, batches: Sequence[Batch], epoch: float, now: float) -> None:
@@ -76,13 +76,16 @@ class Lookout:
             self.failed(f"hosts are not watched any more: {type(error).__name__}: {error}")
 
     def _take(self, batches: Sequence[Batch], epoch: float, now: float) -> None:
-        self._batches = [b for b in (*self._batches, *batches) if b.start + b.duration > now - BACK - KEPT]
         course = self.course = self.course.since(epoch)
         # What runs at the same time shares the core: a batch is judged when those beside it have ended, too.
         late = now - epoch - course.cluster.spark.trigger
-        due = late >= self._next and course.rates.duration > late
+        recent, ahead = now - BACK - KEPT, course.rates.duration > late
+        # A forecast goes over what came since nothing waited.
+        oldest = min(recent, epoch + self._begin) if ahead else recent
+        self._batches = [b for b in (*self._batches, *batches) if b.start + b.duration > oldest]
+        due = late >= self._next and ahead
         if due or any(self._until < b.start - epoch + b.duration <= late for b in self._batches):
-            heard = _Heard(self._batches, epoch)
+            heard = _Heard([b for b in self._batches if due or b.start + b.duration > recent], epoch)
             rows = seen(course.network, course.cluster, course.placement, course.statistics, heard)
             self._judge(rows, late)
             if due:
@@ -101,4 +104,5 @@ class Lookout:
     def _forecast(self, at: float, rows: Sequence[Seen]) -> None:
         past = [row for row in rows if row.start >= 0 and row.end <= at]
         if past:
-            self.ahead(self.course.forecast(at, self.watch, past, self.rng))
+            self._begin = self.course.begin(at, past, self._begin)
+            self.ahead(self.course.forecast(at, self.watch, past, self.rng, self._begin))

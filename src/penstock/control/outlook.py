@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.control.course import BACK, Course, Forecast
+from penstock.control.course import BEYOND, Course, Forecast
 from penstock.control.forecast import DRAWS, HORIZONS, Drift, Seen, Watch
 from penstock.files import Document
 from penstock.latency.batches import BatchHosts
@@ -34,18 +35,24 @@ def forecasts(
         Of the run, as they ended, from the beginning of the rates on.
     """
     hosts = BatchHosts.of(course.statistics, course.cluster)
-    watch, told = Watch.of(hosts, course.young), []
-    span = min(course.rates.duration, BACK) + max(HORIZONS)
-    each = len(fragments(course.network, course.placement)) * span / hosts.trigger * (DRAWS + 1)
-    every = max(EVERY, course.rates.duration / min(MOST, max(3.0, FOLLOWED / each)))
-    count = 0
-    for number in range(1, math.ceil(course.rates.duration / every)):
+    watch, told, length = Watch.of(hosts, course.young), [], course.rates.duration
+    begins = np.array([batch.start for batch in batches])
+    ends = [batch.end for batch in batches]
+    some = [length * part / MOST for part in range(1, MOST + 1)]
+    known = [batches[: bisect_right(ends, now)] for now in some]
+    again = [np.sum(begins[: len(row)] >= course.begin(now, row)) for now, row in zip(some, known, strict=True)]
+    soon = len(fragments(course.network, course.placement)) * (max(HORIZONS) + BEYOND) / hosts.trigger
+    each = (float(np.mean(again)) + soon) * (DRAWS + 1)
+    every = max(EVERY, length / min(MOST, max(3.0, FOLLOWED / each)))
+    count, begin = 0, 0.0
+    for number in range(1, math.ceil(length / every)):
         now = number * every
         while count < len(batches) and batches[count].end <= now:
             watch = watch.after(batches[count])
             count += 1
         if count:
-            told += course.forecast(now, watch, batches[:count], rng)
+            begin = course.begin(now, batches[:count], begin)
+            told += course.forecast(now, watch, batches[:count], rng, begin)
     for batch in batches[count:]:
         watch = watch.after(batch)
     return told, watch.drifts
