@@ -54,7 +54,8 @@ def seen(
     found = []
     for name, batches in groups.items():
         cores = float(hosts.machines[name][1]) if name in hosts.machines else 1.0
-        took = alone([(batch.start, batch.start + batch.duration) for batch in batches], cores)
+        spans = [(batch.start, batch.start + batch.duration) for batch in batches]
+        took = alone(spans, cores, [host_of[batch.query] for batch in batches])
         for batch, own in zip(batches, took, strict=True):
             host = host_of[batch.query]
             fixed = hosts.overhead[host] if batch.rows else hosts.idle.get(host, hosts.overhead[host])

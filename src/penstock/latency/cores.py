@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
@@ -11,17 +12,32 @@ FEWEST = 3
 """Moments that tell how fast a core is, at least."""
 
 
-def alone(spans: Sequence[tuple[float, float]], cores: float = 1.0) -> list[float]:
+def alone(spans: Sequence[tuple[float, float]], cores: float = 1.0, hosts: Sequence[str] | None = None) -> list[float]:
     """Return the seconds that batches would have taken alone, of those that shared cores, from when they ran.
 
-    Each had, at every moment, an equal share of the cores with those that ran then. What the tasks of one took while
-    others waited for them is divided among all of them, so that their sum is right.
+    As in the model, the hosts at work divide the cores equally, of which each uses one at most, and the batches of a
+    host divide its part. What the tasks of one took while others waited for them is divided among all of them, so that
+    the sum of a host is right.
+
+    Parameters
+    ----------
+    spans
+        From when to when each ran (s).
+    cores
+        Of the machine.
+    hosts
+        On which host each ran; each on one of its own if that is not given.
 
     Examples
     --------
     >>> alone([(0.0, 2.0), (1.0, 3.0)])
     [1.5, 1.5]
+    >>> alone([(0.0, 2.0), (1.0, 3.0)], 2.0)
+    [2.0, 2.0]
+    >>> alone([(0.0, 2.0), (1.0, 3.0)], 2.0, ["h1", "h1"])
+    [1.5, 1.5]
     """
+    where = range(len(spans)) if hosts is None else hosts
     moments = sorted({moment for span in spans for moment in span})
     found = [0.0] * len(spans)
     running: set[int] = set()
@@ -33,8 +49,9 @@ def alone(spans: Sequence[tuple[float, float]], cores: float = 1.0) -> list[floa
             if spans[begins[following]][1] > start:
                 running.add(begins[following])
             following += 1
+        together = Counter(where[k] for k in running)
         for k in running:
-            found[k] += (end - start) * min(1.0, cores / len(running))
+            found[k] += (end - start) * min(1.0, cores / len(together)) / together[where[k]]
     return found
 
 

@@ -103,7 +103,8 @@ def host_batches(
     took: dict[tuple[str, int], float] = {}
     for group in sorted(set(machine.values())):
         mine = [b for b in ours if b.known and machine[host_of[b.query]] == group]
-        seconds = alone([(b.start, b.start + b.duration) for b in mine], float(cluster.machines.get(group, 1)))
+        spans = [(b.start, b.start + b.duration) for b in mine]
+        seconds = alone(spans, float(cluster.machines.get(group, 1)), [host_of[b.query] for b in mine])
         took.update({(b.query, b.number): own - state[b.query] for b, own in zip(mine, seconds, strict=True)})
     full = [b for b in ours if b.rows]
     first = {query: min((b.start for b in full if b.query == query), default=0.0) for query in host_of}
