@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control.learned import learned
+from penstock.control.learned import learned, measured_rates
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator, Sink, Source
@@ -112,6 +112,48 @@ def test_joins_are_learned_at_the_level_at_which_tuples_came() -> None:
     for rates in (came, came.scaled(0.5), longer, None):
         found = learned(network, CLUSTER, {"j": "h1"}, run, rates, known)
         assert shares(found) == pytest.approx({"j": share}, rel=0.02)
+
+
+def test_rows_that_begin_late_teach_what_they_would_have_taught_at_once() -> None:
+    """A join of rows that come only after a third of the run has the selectivity that its pairs show."""
+    row = OperatorStatistics(cost=(1e-4,) * 2, selectivity=(0.002,) * 2)
+    network = Network.of(
+        "n",
+        [Source(name="a"), Source(name="b")],
+        [Operator(name="j", kind="join", inputs=("a", "b"), on="true", within=2.0)],
+        [Sink(name="o", input="j")],
+    )
+    rates = Rates.of(1.0, dict.fromkeys(("a", "b"), [0.0] * 20 + [100.0] * 40))
+    batches = [
+        Batch("j", k, EPOCH + k, 0.5, 200, {"a->j": (100, 0), "b->j": (100, 0), "j->o": (40, 0)}) for k in range(20, 60)
+    ]
+    known = attrs.evolve(KNOWN, operators={"j": row})
+    complete = attrs.evolve(network.operators["j"], cost=row.cost, selectivity=row.selectivity)
+    model = load_model(network.having([complete]), rates)
+    pairs = float(model.arrivals[model.stream_index["j->o"]].sum()) / 0.002
+    for expected in (rates, rates.scaled(0.5), None):
+        found = learned(network, CLUSTER, {"j": "h1"}, Outcome(EPOCH, batches, {}, {}, {}, 60.0), expected, known)
+        assert shares(found) == pytest.approx({"j": 40 * 40 / pairs}, rel=0.02)
+
+
+@pytest.mark.parametrize("even", [False, True])
+def test_measured_rates_begin_when_the_run_did(even: bool) -> None:
+    """Rows count in the second in which they came, from the beginning of the run; those of before it in the first."""
+    late = [attrs.evolve(batch, start=batch.start + 33) for batch in outcome(5).batches]
+    rates = measured_rates(NETWORK, Outcome(EPOCH, late, {}, {}, {}, 40.0), even=even)
+    assert rates is not None
+    assert rates.start == EPOCH
+    came = rates.of_source("s")
+    assert came[:33].sum() == 0
+    assert came[33:38].sum() == pytest.approx(sum(200 + k % 5 * 300 for k in range(5)))
+    early = [attrs.evolve(batch, start=batch.start - 3) for batch in outcome(5).batches]
+    rates = measured_rates(NETWORK, Outcome(EPOCH, early, {}, {}, {}, 5.0), even=even)
+    assert rates is not None
+    assert rates.of_source("s").sum() == pytest.approx(sum(200 + k % 5 * 300 for k in range(5)))
+    assert rates.of_source("s")[0] >= 200 + 500 + 800
+    unknown = measured_rates(NETWORK, Outcome(0.0, late, {}, {}, {}, 40.0), even=even)
+    assert unknown is not None
+    assert (unknown.start, unknown.of_source("s")[0] > 0) == (EPOCH + 33, True)
 
 
 def test_hosts_on_which_nothing_ran_stay_as_they_were() -> None:

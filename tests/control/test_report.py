@@ -137,6 +137,28 @@ def test_without_expected_rates_the_measured_ones_serve() -> None:
     assert found["forecast"]
 
 
+def test_what_is_predicted_of_measured_rates_lies_where_it_came() -> None:
+    """Where the first rows come late, rate, predicted and measured latency begin in the same seconds."""
+    _, _, result = world(np.random.default_rng(4), 60)
+    early = outcome_of(result)
+    late = attrs.evolve(
+        early,
+        batches=[attrs.evolve(batch, start=batch.start + 33) for batch in early.batches],
+        visible={sink: times + 33 for sink, times in early.visible.items()},
+        stimulus={sink: times + 33 for sink, times in early.stimulus.items()},
+    )
+    found = finish(Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=STATISTICS), late).report
+    series = found["series"]
+    assert not any(series["rate"]["s1"][:33])
+    first = {
+        name: next(k for k, value in enumerate(series["latency"][name]) if value is not None)
+        for name in ("predicted", "measured")
+    }
+    assert first["measured"] == 33
+    assert first["predicted"] == pytest.approx(33, abs=1)
+    assert {row["time"] for row in found["forecast"]} >= {40.0, 50.0, 80.0}
+
+
 def test_no_costs_no_prediction() -> None:
     """Without the cost of every operator there is neither prediction nor forecast."""
     _, _, result = world(np.random.default_rng(4), 30)

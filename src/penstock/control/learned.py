@@ -57,19 +57,23 @@ def _as_many(rates: Rates, came: Rates, source: str) -> Array:
 def measured_rates(network: Network, outcome: Outcome, *, even: bool = False) -> Rates | None:
     """Return the rates at which tuples of sources came, from the batches of a run; None if there were none.
 
+    They begin when the run did, as all that is predicted of it. What came before that counts in the first period.
+
     ``even``: they came evenly while a batch lasted, as in real-time mode, and not all before it.
     """
     batches = [b for b in outcome.batches if b.rows]
     if not batches:
         return None
-    begin = min(b.start for b in batches)
-    length = int(max(b.start + even * b.duration for b in batches) - begin) + 1
+    # Of a run that noted no beginning, with its first rows.
+    begin = outcome.epoch or min(b.start for b in batches)
+    length = max(int(max(b.start + even * b.duration for b in batches) - begin), 0) + 1
     values = {name: np.zeros(length) for name in network.sources}
     for name in network.sources:
         # Every reader of a source sees all of it: one of its streams is enough.
         stream = next((stream.name for stream in network.outputs(name)), "")
         for batch in batches:
-            first = min(int(batch.start - begin), length - 1)
-            last = min(int(batch.start + even * batch.duration - begin), length - 1)
+            first, last = (
+                int(np.clip(at - begin, 0, length - 1)) for at in (batch.start, batch.start + even * batch.duration)
+            )
             values[name][first : last + 1] += batch.counts.get(stream, (0, 0))[0] / (last + 1 - first)
-    return Rates.of(1.0, values)
+    return Rates.of(1.0, values, begin)
