@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from penstock.api.spelling import naming_parameters
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, read_cluster, read_placement
+from penstock.control.prediction import begun
 from penstock.errors import InputError
 from penstock.files import Document, suggest
 from penstock.latency.estimate import Estimate
@@ -300,7 +301,7 @@ def _rates(network: Network, given: Arriving) -> Rates:
         rates = _by_source(dict(columns()))
     else:
         rates = read_rates(_path(given, "rates", "rates by source, or a file"))
-    return rates.check(network.sources)
+    return begun(rates.check(network.sources), network)
 
 
 def _by_source(given: Mapping[str, ArrayLike]) -> Rates:

@@ -42,12 +42,10 @@ def command(
     Example: penstock estimate examples/two-chains/network.toml --hosts 1 --rates clicks=100,buys=20
     --placement views=h1,paid=h1,scored=h1,billed=h1
     """
-    import attrs
     import numpy as np
 
     from penstock.cli import reading
     from penstock.control.as_modelled import unlike
-    from penstock.control.prediction import begun
     from penstock.latency.intervals import with_interval
     from penstock.latency.models import checked_bound, default_model, model_of
     from penstock.latency.second_opinion import second_opinion
@@ -59,7 +57,6 @@ def command(
     graph, known, cluster = reading.get_deployment(network)
     placed = reading.get_placement(placement, graph, cluster)
     loads = reading.get_model(graph, *rates)
-    loads = attrs.evolve(loads, rates=begun(loads.rates, graph))
     decide = model_of(model.model or default_model(cluster, graph, placed))
     found = decide(loads, placed, cluster, known)
     found = with_interval(found, loads, placed, cluster, known, np.random.default_rng(answer.seed))

@@ -13,6 +13,7 @@ import attrs
 from penstock.cli.common import measuring, note
 from penstock.cli.options import DURATION, NetworkOptions
 from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_placement
+from penstock.control.prediction import begun
 from penstock.errors import InputError, locating
 from penstock.files import Document, Text, file_of, suggest
 from penstock.load import LoadModel, Statistics, expand_replicas, load_model, read_statistics
@@ -87,7 +88,12 @@ def get_model(network: Network, rates: str, duration: float, period: float) -> L
 
 
 def get_rates(network: Network, rates: str, duration: float, period: float) -> Rates:
-    """Read the rates of exactly the network's sources."""
+    """Read the rates of exactly the network's sources, as a run has them."""
+    return begun(given_rates(network, rates, duration, period), network)
+
+
+def given_rates(network: Network, rates: str, duration: float, period: float) -> Rates:
+    """Read the rates of exactly the network's sources, which begin when their file says."""
     _note_assumed(network)  # Not every command reads its network here.
     read, file = read_rates(rates, duration, period), file_of(rates)
     if file is not None and duration != DURATION:

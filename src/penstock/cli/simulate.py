@@ -265,7 +265,7 @@ def _arrivals(inputs: InputOptions, network: Network) -> Rates | Arrivals:
     # Of rates in a file it only ends the run.
     duration = None if file_of(inputs.rates) else inputs.duration
     duration = options.DURATION if duration is None else duration
-    return reading.get_rates(network, inputs.rates, duration, inputs.period)
+    return reading.given_rates(network, inputs.rates, duration, inputs.period)
 
 
 def _events(given: EventOptions) -> Document:

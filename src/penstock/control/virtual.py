@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.arrays import Records
 from penstock.cluster import Cluster
-from penstock.control.prediction import Report, interval
+from penstock.control.prediction import Report, begun, interval
 from penstock.files import Document, atomic
 from penstock.latency.batches import BatchHosts
 from penstock.load import load_model
@@ -95,7 +95,8 @@ def _expected(hosts: BatchHosts, job: Job, seed: int) -> Document:
     replicas = any("#" in name for name in job.placement)
     if not isinstance(job.arrivals, Rates) or job.options.shed is not None or replicas or not priced:
         return {}
-    placed = hosts.placed(load_model(job.network, job.arrivals), job.placement, job.options.keep)
+    model = load_model(job.network, begun(job.arrivals, job.network))
+    placed = hosts.placed(model, job.placement, job.options.keep)
     return interval(placed, placed.run(), np.random.default_rng(seed)).document()
 
 
