@@ -21,6 +21,7 @@ from penstock.latency.draws import by_chance, draw
 from penstock.latency.intervals import with_interval
 from penstock.latency.mace import mace
 from penstock.latency.microbatch import COMMIT
+from penstock.latency.models import model_of
 from penstock.latency.spread import HIGH, LOW
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.fitting import ALONE
@@ -102,6 +103,26 @@ def test_errors_of_a_mix_leave_what_was_measured_in_place(seed: int) -> None:
     # A factor that nobody measured leaves costs as far off as they are.
     alone = draw(model, placement, list(cluster.hosts), Statistics(operators=operators, hosts=guessed), rng, count=200)
     assert alone.cost.std() == pytest.approx(0.3, rel=0.2)
+
+
+def test_a_host_that_was_never_measured_is_not_certain() -> None:
+    """Beside a measured host its overhead is about that one's, the interval holds what may well be, and a note says so."""
+    rates = Rates.of(1.0, {"s1": [500.0] * 10 + [1200.0] * 10 + [100.0] * 10})
+    model = load_model(chain([0.0005, 0.0009]), rates)
+    cluster = attrs.evolve(Cluster.uniform(2), spark=TRIGGER)
+    placement = Placement({"o1.1": "h1", "o1.2": "h2"})
+    host = HostStatistics(overhead=0.5, error=0.03, overhead_error=0.03)
+    both, one = Statistics(hosts={"h1": host, "h2": host}), Statistics(hosts={"h1": host})
+    found = {}
+    for name in ("microbatch", "mace"):
+        for known in (both, one):
+            told = model_of(name)(model, placement, cluster, known)
+            told = with_interval(told, model, placement, cluster, known, np.random.default_rng(0))
+            assert any("h2 not measured" in note for note in told.notes) == (known is one)
+            assert told.spread is not None
+            found[known is one] = told.total.worst, *told.spread.total["worst"]
+        assert found[True][0] == pytest.approx(found[False][0])
+        assert found[True][1] < found[False][1] < found[False][2] < found[True][2]
 
 
 def test_truth_drawn_as_the_errors_say_is_covered() -> None:

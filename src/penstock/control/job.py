@@ -255,7 +255,7 @@ def add_estimate(report: Document, job: Job, rates: Rates) -> None:
         row["predicted"] = {**figures, "count": round(count * loads.period)}
     if found.spread is not None:
         if not found.spread.draws:
-            report["notes"] = [*report.get("notes", ()), undrawn(job.statistics)]
+            report["notes"] = [*report.get("notes", ()), undrawn(job.statistics, job.placement.values())]
         report |= found.spread.document()
         for sink, pairs in found.spread.sinks.items():
             report["sinks"][sink]["interval"] = {key: list(pair) for key, pair in pairs.items()}

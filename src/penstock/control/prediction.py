@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.latency.batches import UNMEASURED, BatchHosts, PlacedBatches
+from penstock.latency.batches import BatchHosts, PlacedBatches
 from penstock.latency.estimate import ErrorBar, Quantiles, Spread
 from penstock.latency.intervals import undrawn
 from penstock.latency.microbatch import MicrobatchResult
@@ -80,10 +80,10 @@ def predict(
     statistics = setting.statistics
     model = load_model(statistics.complete(setting.network), rates)
     placed = BatchHosts.of(statistics, setting.cluster).placed(model, setting.placement, keep)
-    result, notes = placed.run(), () if placed.measured else (UNMEASURED,)
+    result, notes = placed.run(), placed.notes
     spread = None if rng is None else interval(placed, result, rng, scheduled)
     if spread is not None and not spread.draws:
-        notes = (*notes, undrawn(statistics))
+        notes = (*notes, undrawn(statistics, setting.placement.values()))
     return Prediction(model, result, statistics, placed.error_bar(result), spread, notes)
 
 

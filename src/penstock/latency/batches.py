@@ -13,7 +13,7 @@ from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.latency.carried import Carried, carried
-from penstock.latency.draws import DRAWS, Draws, by_chance, certain, draw
+from penstock.latency.draws import DRAWS, Draws, by_chance, certain, draw, guessed
 from penstock.latency.estimate import UNTOLD, ErrorBar, Estimate, Quantiles, Spread, too_long
 from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.mace import cost_error, cumulative_excess, described, furthest_behind
@@ -23,6 +23,7 @@ from penstock.latency.spread import HIGH, LOW, batch_draws, spread_of, worst_dra
 from penstock.latency.steady import steady_state
 from penstock.latency.tables import LONGEST
 from penstock.load import LoadModel, Statistics
+from penstock.load.fitting import host_of
 from penstock.load.statistics import HostStatistics
 
 BESIDES = 0.03
@@ -86,8 +87,7 @@ class BatchHosts:
     @classmethod
     def of(cls, statistics: Statistics | None, cluster: Cluster) -> BatchHosts:
         """Join what a cluster file says of its hosts with what was measured on them."""
-        known = {} if statistics is None else statistics.hosts
-        rows = {name: known.get(name, HostStatistics()) for name in cluster.hosts}
+        rows = {name: host_of(statistics, name) for name in cluster.hosts}
         return cls(
             trigger=cluster.spark.trigger,
             overhead={name: row.overhead for name, row in rows.items()},
@@ -102,8 +102,8 @@ class BatchHosts:
         )
 
     def of_host(self, name: str) -> HostStatistics:
-        """Return what was measured of a host."""
-        return HostStatistics() if self.statistics is None else self.statistics.hosts.get(name, HostStatistics())
+        """Return what was measured of a host, or else is taken."""
+        return host_of(self.statistics, name)
 
     def for_state(self, operators: Iterable[str]) -> float:
         """Return the seconds that a batch of a query takes for the state of its operators."""
@@ -146,9 +146,11 @@ class PlacedBatches:
         return len(self.queries) * self.model.rates.duration / self.hosts.trigger
 
     @property
-    def measured(self) -> bool:
-        """Whether the overhead of any of its hosts is known."""
-        return any(self.hosts.overhead[name] for name in self.made.hosts)
+    def notes(self) -> tuple[str, ...]:
+        """What is not known of its hosts."""
+        if not any(self.hosts.overhead[name] for name in self.made.hosts):
+            return (UNMEASURED,)
+        return guessed(self.hosts.statistics, self.made.hosts)
 
     def run(
         self, slower: Mapping[str, Array] | None = None, dearer: Mapping[str, float] | None = None
@@ -219,7 +221,7 @@ class PlacedBatches:
         count
             How often, at most: less of long runs.
         """
-        if scheduled and certain(self.hosts.statistics):
+        if scheduled and certain(self.hosts.statistics, self.made.hosts):
             return None
         affordable = int(FOLLOWED / max(self.batches, 1.0))
         if affordable < min(FEWEST, count):
@@ -368,7 +370,7 @@ def microbatch_estimate(
         excess=dict(zip(cluster.hosts, excess, strict=True)),
         sinks={name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()},
         error=bar,
-        notes=(*NOTES, *([] if placed.measured else [UNMEASURED]), *([] if total.weight else [UNTOLD])),
+        notes=(*NOTES, *placed.notes, *([] if total.weight else [UNTOLD])),
         statistics=described(statistics),
         steady=_steady(model, placement, hosts),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -11,7 +11,7 @@ from penstock.arrays import Array
 from penstock.cluster import base_name
 from penstock.latency.mace import relative_errors
 from penstock.load import LoadModel, Statistics
-from penstock.load.fitting import ALONE, STRETCH
+from penstock.load.fitting import ALONE, STRETCH, host_of, unmeasured
 from penstock.load.statistics import HostStatistics
 
 DRAWS = 200
@@ -25,6 +25,9 @@ BATCHES = 64
 
 STRETCHES = 64
 """Stretches of time in which a core's speed differs, before the same differences come again."""
+
+GUESSED = "costs are taken as measured alone and overhead as on the other hosts, both to within a half"
+"""What is taken of hosts that were never measured, while others were."""
 
 FARTHEST = 20.0
 """Logarithm of how many times slower or faster things are drawn at most."""
@@ -86,10 +89,18 @@ class Draws:
         return [np.repeat(row, max(round(STRETCH / trigger), 1)) for row in self.wander[k]]
 
 
-def certain(statistics: Statistics | None) -> bool:
-    """Whether the statistics tell of no error at all, so that nothing of costs can be drawn."""
+def certain(statistics: Statistics | None, hosts: Iterable[str]) -> bool:
+    """Whether nothing of costs can be drawn: the statistics tell of no error at all, and of each of some hosts."""
     known = statistics or Statistics()
-    return not any(row.error for row in known.operators.values()) and not any(map(uncertain, known.hosts.values()))
+    if any(row.error for row in known.operators.values()) or any(map(uncertain, known.hosts.values())):
+        return False
+    return not unmeasured(known, hosts)
+
+
+def guessed(statistics: Statistics | None, hosts: Iterable[str]) -> tuple[str, ...]:
+    """Return the note on those of some hosts that were never measured, while others were, if there are any."""
+    names = unmeasured(statistics, hosts)
+    return (f"{', '.join(names)} not measured: {GUESSED}",) if names else ()
 
 
 def uncertain(host: HostStatistics) -> bool:
@@ -123,7 +134,7 @@ def draw(
         How many draws.
     """
     known = statistics or Statistics()
-    rows = [known.hosts.get(name, HostStatistics()) for name in hosts]
+    rows = [host_of(known, name) for name in hosts]
     errors = relative_errors(model.network, known)
     # One number after another in a fixed order: the same seed gives the same draws.
     cost = 1 + rng.standard_normal((count, len(errors))) * errors

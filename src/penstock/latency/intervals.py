@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 import numpy as np
 
 from penstock.cluster import Cluster, base_name
 from penstock.latency.batches import BatchHosts
-from penstock.latency.draws import DRAWS, certain, draw
+from penstock.latency.draws import DRAWS, certain, draw, guessed
 from penstock.latency.estimate import Estimate, Spread
 from penstock.latency.models import model_of
 from penstock.latency.spread import spread_of
@@ -41,16 +41,17 @@ def with_interval(
         placed = BatchHosts.of(statistics, cluster).placed(model, placement)
         spread = placed.spread(rng, scheduled=model.network.scheduled)
     else:
+        found = attrs.evolve(found, notes=(*found.notes, *guessed(statistics, placement.values())))
         spread = _recomputed(found, model, placement, cluster, statistics, rng)
     if spread is None:
         nothing = Spread.none(found.total, found.sinks, found.series)
-        return attrs.evolve(found, spread=nothing, notes=(*found.notes, undrawn(statistics)))
+        return attrs.evolve(found, spread=nothing, notes=(*found.notes, undrawn(statistics, placement.values())))
     return attrs.evolve(found, spread=spread.around(found.total, found.sinks, found.series))
 
 
-def undrawn(statistics: Statistics | None) -> str:
+def undrawn(statistics: Statistics | None, hosts: Iterable[str]) -> str:
     """Return the note of a prediction whose interval is the prediction itself."""
-    why = "no errors of the costs are known" if certain(statistics) else "it would take too long"
+    why = "no errors of the costs are known" if certain(statistics, hosts) else "it would take too long"
     return f"the interval was not drawn: {why}"
 
 
@@ -64,7 +65,7 @@ def _recomputed(
 ) -> Spread | None:
     """Return the interval of a model of single tuples: factors and speeds of hosts are drawn as part of the costs."""
     count = DRAWS if found.model == "mace" else FEW
-    if certain(statistics) or model.load.size * count > NUMBERS:
+    if certain(statistics, placement.values()) or model.load.size * count > NUMBERS:
         return None
     names, network, decide = list(cluster.hosts), model.network, model_of(found.model)
     drawn = draw(model, placement, names, statistics, rng, count=count)

@@ -15,6 +15,7 @@ from penstock.files import Document
 from penstock.latency.bounds import service_times, upper_bounds
 from penstock.latency.estimate import ErrorBar, Estimate, Quantiles, episodes
 from penstock.load import LoadModel, Statistics
+from penstock.load.fitting import host_of
 from penstock.network import Network
 
 Best: TypeAlias = Callable[[Iterable[float]], float]
@@ -178,7 +179,7 @@ def cost_error(model: LoadModel, placement: Mapping[str, str], host: str, known:
     every = dict(zip(model.network.operators, relative_errors(model.network, known), strict=True))
     errors = np.array([every[base_name(operator)] for operator in here])
     cost = float(weights @ errors / weights.sum()) if weights.sum() > 0 else 0.0
-    return cost + (known.hosts[host].error if host in known.hosts else 0.0)
+    return cost + (host_of(known, host).error)
 
 
 def relative_errors(network: Network, known: Statistics) -> Array:

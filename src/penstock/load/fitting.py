@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Array, deviation
-from penstock.load.statistics import HostStatistics
+from penstock.load.statistics import HostStatistics, Statistics
 
 FAR = 0.5
 """A batch that differs by more than this part of its duration counts as one that differs by as much."""
@@ -20,6 +20,9 @@ LEAST = 0.1
 
 ALONE = 0.5
 """How far from 1 a factor may well be where batches do not tell it: in place costs are about what they are alone."""
+
+UNLIKE = 0.5
+"""How far, as a share of it, the overhead in place may well be from that of a trivial query, or of another host."""
 
 SHORTEST = 0.03
 """Overhead (s) that batches have at least: Spark's own bookkeeping takes as long."""
@@ -75,6 +78,25 @@ def told_apart(slope: Slope, reading: Slope) -> tuple[float, float, float]:
     spread = math.hypot(slope.spread, reading.spread)
     cost = max(slope.mean - reading.mean, TINY)
     return cost, min(spread / cost, 1.0), TOLD * spread
+
+
+def unmeasured(statistics: Statistics | None, hosts: Iterable[str]) -> list[str]:
+    """Return those of some hosts that were never measured, while others were."""
+    known = {} if statistics is None else statistics.hosts
+    return sorted(set(hosts) - set(known)) if known else []
+
+
+def host_of(statistics: Statistics | None, name: str) -> HostStatistics:
+    """Return what is known of a host: of one that was never measured, while others were, what it may well be.
+
+    Its costs are about what they are alone (`ALONE`), and its overhead about that of the others (`UNLIKE`).
+    """
+    known = {} if statistics is None else statistics.hosts
+    if not unmeasured(statistics, [name]):
+        return known.get(name, HostStatistics())
+    overhead = float(np.median([row.overhead for row in known.values()]))
+    idle = float(np.median([row.overhead if row.idle is None else row.idle for row in known.values()]))
+    return HostStatistics(overhead=overhead, idle=idle, error=ALONE, overhead_error=UNLIKE * overhead)
 
 
 @attrs.frozen(eq=False)

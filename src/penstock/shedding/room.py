@@ -73,7 +73,7 @@ def rooms(
     if slow is None:
         slow = batched(network, cluster.spark) if cluster.spark.given else ()
     hosts, found = BatchHosts.of(statistics, cluster), {}
-    for name, fixed in _fixed(network, placement, hosts, slow).items():
+    for name, fixed in _fixed(network, placement, hosts, slow, statistics.hosts).items():
         host, factor = cluster.hosts[name], hosts.of_host(name).factor
         batch = max(hosts.trigger, LONGER * fixed)
         reasons = [f"a quota of {host.quota:g}"] if host.quota < 1 else []
@@ -86,7 +86,11 @@ def rooms(
 
 
 def _fixed(
-    network: Network, placement: Mapping[str, str], hosts: BatchHosts, slow: Collection[str]
+    network: Network,
+    placement: Mapping[str, str],
+    hosts: BatchHosts,
+    slow: Collection[str],
+    measured: Collection[str],
 ) -> dict[str, float]:
     """Return by host with micro-batches what one batch of each of its queries takes together beside its rows (s)."""
     copies, found = hosts_by_operator(placement), defaultdict[str, float](float)
@@ -94,7 +98,9 @@ def _fixed(
     together = {name: ",".join(mine) for name, mine in copies.items()}
     for query in fragments(network, together, real_time=frozenset(network.operators).difference(slow)):
         for host in copies[query.operators[0]] if query.operators[0] in slow else ():
-            found[host] += hosts.overhead[host] + hosts.for_state(query.operators)
+            # What is only guessed of a host that was never measured takes nothing from it.
+            own = hosts.overhead[host] if host in measured else 0.0
+            found[host] += own + hosts.for_state(query.operators)
     return dict(sorted(found.items()))
 
 
