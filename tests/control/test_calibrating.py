@@ -258,3 +258,23 @@ def test_few_batches_are_joined_by_those_of_earlier_bursts() -> None:
         bursts = bursts.after(burst(9))
     assert bursts.agreement.done
     assert [len(found) for found in bursts.used("h1")] == [24, 18]
+
+
+def test_a_host_may_have_nothing_to_do_in_the_last_bursts() -> None:
+    """What a host's own last bursts tell counts, also where others go on: rows may end, or never come, in the later."""
+
+    def burst(number: int) -> HostBatches:
+        load = np.linspace(0.2, 2.0, 9)
+        return HostBatches(
+            at=np.arange(9) + 20.0 * number, load=load, took=(1 + 0.1 * number) * (0.2 + 1.2 * load), empty=np.zeros(0)
+        )
+
+    def told(seen: int) -> HostStatistics:
+        bursts = Bursts()
+        for number in range(4):
+            second = burst(number) if number < seen else burst(number).since(9)
+            bursts = bursts.after({"h1": burst(number), "h2": second})
+        return bursts.told()["h2"]
+
+    assert told(2).factor == pytest.approx(1.2 * 1.1, rel=0.05)
+    assert told(2).unrest > told(1).unrest > 0

@@ -106,7 +106,7 @@ def test_errors_of_a_mix_leave_what_was_measured_in_place(seed: int) -> None:
 
 
 def test_a_host_that_was_never_measured_is_not_certain() -> None:
-    """Beside a measured host its overhead is about that one's, the interval holds what may well be, and a note says so."""
+    """Beside a measured host its overhead is about that one's, within a wide interval, and a note says so."""
     rates = Rates.of(1.0, {"s1": [500.0] * 10 + [1200.0] * 10 + [100.0] * 10})
     model = load_model(chain([0.0005, 0.0009]), rates)
     cluster = attrs.evolve(Cluster.uniform(2), spark=TRIGGER)

@@ -208,7 +208,7 @@ class Bursts:
             known = told(batches, seen.pace)
             if known is None:
                 raise too_few(host, len(batches))
-            two = [burst[host].at_pace(known.speed) for burst in self.batches[-2:] if len(burst[host])]
+            two = [burst[host].at_pace(known.speed) for burst in self.batches if len(burst[host])][-2:]
             unrest = math.hypot(max(known.unrest, between(two, known)), counting.doubt(known))
             found[host] = attrs.evolve(known, unrest=unrest, wander=wandering)
         return found

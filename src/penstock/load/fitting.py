@@ -331,8 +331,8 @@ def unrest(at: Array, ratio: Array, size: Array | None = None, stretch: float = 
 def between(bursts: Sequence[HostBatches], known: HostStatistics) -> float:
     """Return the standard deviation of a host's speed between bursts, less what chance makes of it.
 
-    Where two bursts are all that there is, this is one difference: what machines usually have counts beside it, as in
-    `unrest`.
+    Where two bursts are all that there is, this is one difference: what machines usually have (`USUAL`) counts beside
+    it, as in `unrest`, and alone where there are fewer.
 
     Parameters
     ----------
@@ -341,6 +341,8 @@ def between(bursts: Sequence[HostBatches], known: HostStatistics) -> float:
     known
         What the batches of all of them told.
     """
+    if len(bursts) < 2:
+        return USUAL
     level = np.log([each.level(known) for each in bursts])
     chance = [each.doubt(known) ** 2 for each in bursts]
     extra = max(float(((level - level.mean()) ** 2).sum()) - _beyond(chance), 0.0)
