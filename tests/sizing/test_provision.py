@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from latency_cases import random_network
 
-from penstock.cluster import Cluster, Host, Link, Placement
+from penstock.cluster import Cluster, Host, Link, Placement, SparkSettings
 from penstock.errors import Infeasible, InputError
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
@@ -19,7 +19,9 @@ from penstock.load import load_model
 from penstock.load.statistics import HostStatistics, Statistics
 from penstock.network import Network, Operator, Sink, Source, chains
 from penstock.sizing.fleet import Fleet
-from penstock.sizing.provision import provision
+from penstock.sizing.packing import Packing
+from penstock.sizing.provision import placing, provision
+from penstock.sizing.trials import Trials
 from penstock.workload import Rates
 
 
@@ -223,3 +225,44 @@ def test_further_hosts_are_like_the_first_as_measured() -> None:
     hosts = {f"h{k}": HostStatistics(overhead=3.0 if k == 2 else 0.1) for k in (1, 2, 3)}
     assert Fleet.of(model, cluster, ["h1"], Statistics(hosts=hosts)).names("h1", 3) == ["h1", "h3", "h4"]
     assert Fleet.of(model, cluster, ["h1"], Statistics(hosts={"h1": hosts["h1"]})).names("h1", 3) == ["h1", "h2", "h3"]
+
+
+@pytest.mark.parametrize(("count", "load", "bound"), [(61, 1.5, 3.0), (20, 1.8, 3.0)])
+def test_slower_models_find_even_placements(count: int, load: float, bound: float) -> None:
+    """Many equal filters of one source go on two hosts that both keep up, also where they are too many to search."""
+    rate = 250.0
+    operators = [
+        Operator(name=f"o{k}", kind="filter", inputs=("s",), cost=(load / count / rate,), selectivity=(1.0,))
+        for k in range(count)
+    ]
+    sinks = [Sink(name=f"k{k}", input=f"o{k}") for k in range(count)]
+    network = Network.of("fan", [Source(name="s")], operators, sinks)
+    model = load_model(network, Rates.constant({"s": rate}, 20.0))
+    cluster = attrs.evolve(Cluster.uniform(1), spark=SparkSettings(trigger=1.0))
+
+    def improve(made: Cluster) -> Placement:
+        return placing(model, "mace-climb", 0)(made)
+
+    found = provision(model, Fleet.of(model, cluster, ["h1"]), bound, name="microbatch", improve=improve)
+    assert found.hosts == 2
+    assert found.estimate.total.worst <= bound
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_slower_models_try_every_placement_of_a_few_operators(seed: int) -> None:
+    """Of up to five operators on two or three hosts every division is tried once, whatever comes first."""
+    model, bound = random_provision(seed, most=5)
+    fleet = Fleet.of(model, Cluster.uniform(1), ["h1"])
+    trials = Trials(work=Packing(model, fleet, bound), exact=False, backlog=False)
+    names = list(model.network.operators)
+    for count in (2, 3):
+        found = [
+            frozenset(frozenset(n for n in names if trial[n] == host) for host in set(trial.values()))
+            for trial in trials.on(fleet.hosts({"h1": count}), count)
+        ]
+        every = {
+            frozenset(frozenset(n for n, h in zip(names, where, strict=True) if h == host) for host in set(where))
+            for where in itertools.product(range(count), repeat=len(names))
+        }
+        assert len(found) == len(set(found)) == len(every)

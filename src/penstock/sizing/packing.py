@@ -98,11 +98,16 @@ class Packing:
             count += 1
         return count
 
-    def divisions(self, made: Cluster, count: int, bound: float) -> Iterator[Placement]:
+    def divisions(self, made: Cluster, count: int, bound: float, *, even: bool = False) -> Iterator[Placement]:
         """Iterate over the placements on at most ``count`` hosts in which no host's worst wait exceeds a bound.
 
         Depth first, the heaviest operator first, each host that is like another only once. `complete` becomes false
         where the search stops before its end; large networks get one placement, first fit.
+
+        Parameters
+        ----------
+        even
+            Whether the host that is least loaded with an operator is tried first, rather than the first one.
         """
         if len(self.names) > SEARCHED:
             self.complete = False
@@ -124,7 +129,8 @@ class Packing:
                 self.complete = False
             if step.spent or (step.fresh and step.used >= count):
                 return None
-            return ((), ()) if np.isinf(bound) or step.wait() <= bound + TIE else None
+            rank = (step.share,) if even else ()
+            return ((), rank) if np.isinf(bound) or step.wait() <= bound + TIE else None
 
         for _, where in search.divisions(judge):
             yield Placement({name: hosts[h].name for name, h in zip(self.names, where, strict=True)})

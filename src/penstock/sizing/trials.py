@@ -50,8 +50,7 @@ class Trials:
             yield from _by(self.place, made)
             return
         if not self.backlog:
-            # The model may wait less than the backlog says: nothing is cut off.
-            yield from itertools.islice(work.divisions(made, count, np.inf), LEAVES)
+            yield from self._uncut(made, count)
             return
         any_found = False
         for trial in itertools.islice(work.divisions(made, count, work.bound), 1 if self.exact else LEAVES):
@@ -61,6 +60,24 @@ class Trials:
             return
         if not (self.exact and any_found) and self.improve is not None:
             yield from _by(self.improve, made)
+
+    def _uncut(self, made: Cluster, count: int) -> Iterator[Placement]:
+        """Iterate over placements for a model that may wait less than the backlog says, so that nothing is cut off.
+
+        Even ones come first: of many operators, the first divisions that fill one host after another differ by the
+        lightest only, and each overloads a host.
+        """
+        work, tried = self.work, set[tuple[str, ...]]()
+        improved = () if self.improve is None else _by(self.improve, made)
+        even = itertools.islice(work.divisions(made, count, np.inf, even=True), LEAVES // 2)
+        for trial in itertools.chain(improved, even, work.divisions(made, count, np.inf)):
+            key = tuple(trial[name] for name in work.names)
+            if key in tried:
+                continue
+            tried.add(key)
+            yield trial
+            if len(tried) == LEAVES:
+                return
 
 
 def _by(place: Place, made: Cluster) -> Iterator[Placement]:
