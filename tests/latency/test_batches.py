@@ -432,3 +432,35 @@ def test_rows_one_by_one_on_a_cluster_of_batches_are_said_to_be(penstock, tmp_pa
         cluster.write_text(f"[hosts.h1]\n{table}")
         for form in ([], ["--json"]):
             assert ("count with --trigger 2" in penstock(*given, *more, *form, "--cluster", cluster).err) == said
+
+
+def _windowed(window: float, slide: float | None, values: list[float], period: float) -> PlacedBatches:
+    counted = Operator(
+        name="counted",
+        kind="aggregate",
+        inputs=("s",),
+        window=window,
+        slide=slide,
+        by=(),
+        cost=(1e-4,),
+        selectivity=(0.1,),
+    )
+    network = Network.of("windows", [Source(name="s")], [counted], [Sink(name="out", input="counted")])
+    model = load_model(network, Rates.of(period, {"s": values}))
+    cluster = attrs.evolve(Cluster.uniform(1), spark=SparkSettings(trigger=period))
+    known = Statistics(hosts={"h1": HostStatistics(overhead=0.01, error=1e-9)})
+    return BatchHosts.of(known, cluster).placed(model, {"counted": "h1"})
+
+
+def test_every_window_that_holds_a_row_is_there() -> None:
+    """A row is in each window that begins at most a length before it, also where slides do not divide the length."""
+    ends = [root.ends.tolist() for root in _windowed(5.0, 2.0, [100.0, *[0.0] * 9], 1.0).made.roots]
+    assert ends[-1] == [1.0, 3.0, 5.0]
+
+
+def test_the_interval_counts_windows_in_the_periods_of_the_prediction() -> None:
+    """A window that ends as a period begins belongs to that one, in the prediction and in its interval."""
+    placed = _windowed(0.3, None, [100.0] * 20, 0.1)
+    spread = placed.spread(np.random.default_rng(0), count=20)
+    assert spread is not None
+    assert np.flatnonzero(spread.low).tolist() == np.flatnonzero(placed.run().worst(0.1, 20)).tolist()

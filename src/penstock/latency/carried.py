@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -235,7 +236,7 @@ class _Builder:
                 continue
             sums = np.interp(np.arange(root.times.size + 1), root.edge, root.sums(weight)) if weight.size else None
             first = np.unique(np.floor((root.times + ahead) / slide + 1e-9)).astype(np.int64)
-            count = max(1, round(length / slide))
+            count = max(1, math.ceil(length / slide - 1e-9))
             for number in np.unique(np.concatenate([first - back for back in range(count)])).tolist():
                 begin = number * slide - ahead
                 end = begin + length
@@ -245,7 +246,7 @@ class _Builder:
         numbers = sorted(total)
         ends = np.array([number * slide - ahead + length for number in numbers])
         times = ends + late
-        period = np.clip((times / self.model.period).astype(np.int64), 0, None)
+        period = np.clip((times / self.model.period + 1e-9).astype(np.int64), 0, None)
         self.named[operator.name] = len(self.roots)
         self.roots.append(Root(times, ends, np.arange(len(numbers) + 1), period, slide))
         rows = np.array([total[number] for number in numbers])
