@@ -247,3 +247,16 @@ def test_a_warm_up_of_the_whole_run_leaves_no_latency(files):
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["latency"]["max"] is None
         assert "--warmup lasts until the run ends at 5 s" in done.stderr
+
+
+def test_the_interval_has_the_overhead_that_was_asked_for(penstock, tmp_path):
+    """A fixed time of every batch counts in the interval as in the run."""
+    network = tmp_path / "network.toml"
+    network.write_text(
+        'name = "one"\n[sources.a]\n[operators.x]\nkind = "map"\ninput = "a"\ncost = 0.0001\n[sinks.out]\ninput = "x"\n'
+    )
+    given = ["--hosts", "1", "--placement", "x=h1", "--rates", "a=100", "--trigger", "1", "--overhead", "0.5"]
+    found = penstock("simulate", str(network), *given, "--json").document
+    low, high = found["interval"]["worst"]
+    assert low <= found["latency"]["max"] + 0.02
+    assert high == pytest.approx(found["latency"]["max"], abs=0.05)

@@ -214,8 +214,8 @@ def command(
     graph, known, cluster = reading.get_deployment(network)
     placed = reading.get_placement(inputs.placement, graph, cluster)
     arrivals = _arrivals(inputs, graph)
-    pace = BatchHosts.of(known, cluster)
     shed = _shed(events, work, known, network=graph, cluster=cluster, placement=placed)
+    pace = _fixed(BatchHosts.of(known, cluster), work.overhead)
     batches, cluster = _batched(work, pace, graph, cluster, placed)
     settings = Options(
         policy=work.policy,
@@ -365,6 +365,13 @@ def _steering(wish: RebalanceOptions, warmup: float) -> Steering | None:
 
         given["parameters"] = {"weights": Weights.parse(wish.weights)}
     return Rebalance(algorithm=wish.rebalance, initial=wish.initial, warmup=warmup, **given)
+
+
+def _fixed(hosts: BatchHosts, overhead: float | None) -> BatchHosts:
+    """Return what hosts make of batches with a fixed time of every batch, if one is given."""
+    if overhead is None:
+        return hosts
+    return attrs.evolve(hosts, overhead=dict.fromkeys(hosts.overhead, overhead), idle={}, state={})
 
 
 def _batched(
