@@ -260,3 +260,18 @@ def test_speed_of_a_core_is_drawn_once_and_for_each_stretch_of_time() -> None:
     assert half(0.0, 40) == 0.0
     assert 1.5 * half(0.1, 40) < half(0.2, 40)
     assert half(0.2, 300) > 0.2
+
+
+@pytest.mark.parametrize("doubtful", ["h1", "h2"])
+def test_the_least_known_host_of_copies_counts(doubtful: str) -> None:
+    """Whichever host of an operator's copies is the one whose costs are not known, interval and error bar say so."""
+    model = load_model(chain([0.012]), Rates.of(1.0, {"s1": [100.0] * 20}))
+    placement, cluster = Placement({"o1.1": "h1", "o1.1#2": "h2"}), Cluster.uniform(2)
+    errors = {name: 0.2 if name == doubtful else 0.0 for name in cluster.hosts}
+    known = Statistics(hosts={name: HostStatistics(error=error) for name, error in errors.items()})
+    found = mace(model, placement, cluster, known)
+    told = with_interval(found, model, placement, cluster, known, np.random.default_rng(0))
+    assert (found.error.host, found.error.cost_error) == (doubtful, 0.2)
+    assert told.spread is not None
+    low, high = told.spread.total["worst"]
+    assert low < 0.5 * found.total.worst < 2 * found.total.worst < high

@@ -108,6 +108,17 @@ def uncertain(host: HostStatistics) -> bool:
     return any((host.error, host.overhead_error, host.residual, host.jitter, host.may_differ))
 
 
+def homes(placement: Mapping[str, str], statistics: Statistics | None) -> dict[str, str]:
+    """Return the host of each operator: of those of its copies the one whose costs are known worst."""
+    found: dict[str, str] = {}
+    for copy, host in placement.items():
+        rows = [host_of(statistics, each) for each in (host, found.get(base_name(copy), host))]
+        mine, other = (float(np.hypot(row.error, row.may_differ)) for row in rows)
+        if mine >= other:
+            found[base_name(copy)] = host
+    return found
+
+
 def draw(
     model: LoadModel,
     placement: Mapping[str, str],
@@ -125,7 +136,7 @@ def draw(
     Parameters
     ----------
     placement
-        Of the operators; replicas count as what they are copies of.
+        Of the operators; replicas count as what they are copies of, on the host of `homes`.
     hosts
         Names, in the order of the answer.
     rng
@@ -151,7 +162,7 @@ def draw(
     phase = rng.random(count)
     fixed = _times(rng.standard_normal((count, len(rows))) * [row.overhead_may_differ for row in rows])
     in_place = [0 < row.error < ALONE for row in rows]
-    cost = _mixed(np.maximum(cost, LEAST), model, placement, hosts, in_place)
+    cost = _mixed(np.maximum(cost, LEAST), model, homes(placement, known), hosts, in_place)
     return Draws(
         cost=cost,
         factor=np.maximum(factor, LEAST),
@@ -171,11 +182,10 @@ def _times(logarithms: Array) -> Array:
 
 
 def _mixed(
-    cost: Array, model: LoadModel, placement: Mapping[str, str], hosts: Sequence[str], in_place: Sequence[bool]
+    cost: Array, model: LoadModel, home: Mapping[str, str], hosts: Sequence[str], in_place: Sequence[bool]
 ) -> Array:
     """Return costs that leave the load of each host as it is where its factor was measured in place."""
     names = list(model.network.operators)
-    home = {base_name(copy): host for copy, host in placement.items()}
     load = model.mean_load
     cost = cost.copy()
     for host, measured in zip(hosts, in_place, strict=True):

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import attrs
 import numpy as np
 
-from penstock.cluster import Cluster, base_name
+from penstock.cluster import Cluster
 from penstock.latency.batches import BatchHosts
-from penstock.latency.draws import DRAWS, certain, draw, guessed
+from penstock.latency.draws import DRAWS, certain, draw, guessed, homes
 from penstock.latency.estimate import Estimate, Spread
 from penstock.latency.models import model_of
 from penstock.latency.spread import spread_of
@@ -69,8 +69,8 @@ def _recomputed(
         return None
     names, network, decide = list(cluster.hosts), model.network, model_of(found.model)
     drawn = draw(model, placement, names, statistics, rng, count=count)
-    home = {base_name(copy): names.index(host) for copy, host in placement.items()}
-    place = [home[name] for name in network.operators]
+    home = homes(placement, statistics)
+    place = [names.index(home[name]) for name in network.operators]
     scale = drawn.cost * (drawn.factor * drawn.speed * drawn.wander[:, :, 0])[:, place]
     answers = []
     for row in scale.tolist():

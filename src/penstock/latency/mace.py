@@ -133,12 +133,18 @@ def error_bar(
 ) -> ErrorBar:
     """Return the error bar e·ρ/(ρ−1) of the host with the largest excess, else of the one with the largest load.
 
-    ρ is the mean load while the worst backlog builds, e the `cost_error`.
+    ρ is the mean load while the worst backlog builds, e the `cost_error`; of hosts that are equally far behind it is
+    that with the largest e.
     """
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
-    row, rho, late = furthest_behind(model.host_load(placement, cluster) / capacity[:, None], model.period)[0]
-    name = list(cluster.hosts)[row]
-    cost = cost_error(model, placement, name, statistics or Statistics())
+    load = model.host_load(placement, cluster) / capacity[:, None]
+    first, *others = furthest_behind(load, model.period)
+    names, known = list(cluster.hosts), statistics or Statistics()
+    equal = [first, *(each for each in others if np.allclose(load[each[0]], load[first[0]], rtol=1e-9, atol=0.0))]
+    errors = [cost_error(model, placement, names[row], known) for row, *_ in equal]
+    cost = max(errors)
+    row, rho, late = equal[errors.index(cost)]
+    name = names[row]
     return ErrorBar(name, rho, cost, rho / (rho - 1) if rho > 1 and late else 1.0)
 
 
