@@ -322,6 +322,18 @@ def test_attached_query_that_fails_is_given_up_alone(stage: Stage, monkeypatch: 
     assert [told["unit"] for told in stage.live._told if "given up, with all of b" in told["why"]] == ["b"]
 
 
+def test_query_is_refused_for_now_while_another_one_is_attached(stage: Stage) -> None:
+    """While another query grows, and where the plan knows nothing of it yet, one may be attached soon."""
+    stage.system.growing = True
+    refused = stage.live.apply(Plan(network=network("a", "b", "c"), placement={"c": "h3"})).refused
+    assert [(each.change.kind, each.soon) for each in refused] == [("attach", True)]
+    stage.system.growing, stage.system.deployment.network = False, network("a", "b", "new")
+    refused = stage.live.apply(Plan(network=network("a", "b", "c"), placement={"c": "h3"})).refused
+    assert [(each.change.kind, each.soon) for each in refused] == [("attach", True)]
+    refused = stage.live.apply(Plan(network=network("a", "b", "new", "c"), placement={"c": "none"})).refused
+    assert [(each.change.kind, each.soon) for each in refused] == [("attach", False)]
+
+
 def test_end_is_that_of_what_runs_now(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that has done all that it began with goes on once a query without an end is attached."""
     monkeypatch.setattr(ending, "epoch_of", lambda _: 0.0)

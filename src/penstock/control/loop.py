@@ -22,7 +22,7 @@ from penstock.control.state import State, plan_document
 from penstock.control.verify import wrong
 from penstock.errors import Infeasible, InputError, NotReady, PenstockError
 from penstock.files import Document
-from penstock.steering import Observation, Plan
+from penstock.steering import Applied, Observation, Plan
 
 Proposing = Callable[[Situation], Proposal]
 """Makes of a moment what somebody asked for."""
@@ -73,8 +73,8 @@ class Control:
             identity: {"done": False, "why": str(error), "wrong": isinstance(error, InputError)}
             for identity, error in refused.items()
         }
-        mine = [(None, each) for each in chosen(now, (drain, *self.policies), rng)]
-        for number, (identity, found) in enumerate((*wanted, *mine)):
+        mine = chosen(now, (drain, *self.policies), rng, [found for _, found in wanted if _changing(found)])
+        for asker, found in (*wanted, *((None, each) for each in mine)):
             plan = trimmed(now, found.plan)
             faults = wrong(now, plan, quotas=not found.hard)
             applied = None
@@ -82,17 +82,20 @@ class Control:
                 applied = engine.apply(plan)
                 state = state.after(found, plan, applied, seen, journaled=self.journaled)
             begun = applied is not None and bool(applied.begun)
+            if asker is not None and applied is not None and not begun and asker.waits_for(applied, now.now):
+                later = (asker, *later)
+                continue
             # Nothing has to move, or may move yet: the host is to become empty all the same.
             emptied = found.asked and not found.dry and not faults and plan.empty and bool(found.drain)
             if emptied:
                 state = attrs.evolve(state, draining=state.draining | set(found.drain))
             # Who asks gets an answer, however often.
-            state, told = advised(state, found, plan, not begun and number >= len(wanted), now)
+            state, told = advised(state, found, plan, not begun and asker is None, now)
             if told:
                 state = attrs.evolve(state, decisions=state.decisions + 1)
                 lines.append(decision(now, attrs.evolve(found, plan=plan), applied, faults))
-            if identity is not None:
-                answers[identity] = {"done": begun or emptied, **lines[-1]}
+            if asker is not None and asker.identity is not None:
+                answers[asker.identity] = {"done": begun or emptied, **lines[-1]}
         opened = (*state.open, *((line, None) for line in lines))
         return Turned(attrs.evolve(state, open=opened), seen, flow, answers, bool(lines), later)
 
@@ -141,6 +144,14 @@ class Asked:
     since: float | None = None
     number: int | None = None
 
+    def patient(self, now: float) -> bool:
+        """Whether it may be asked again later."""
+        return self.since is None or now - self.since < PATIENCE
+
+    def waits_for(self, applied: Applied, now: float) -> bool:
+        """Whether it is to be asked again, as what it was refused for is over soon."""
+        return self.patient(now) and any(each.soon for each in applied.refused)
+
 
 @attrs.frozen(eq=False)
 class Turned:
@@ -166,48 +177,76 @@ class Turned:
 
 def answered(
     now: Situation, asked: Sequence[Asked]
-) -> tuple[list[tuple[str | None, Proposal]], dict[str, PenstockError], tuple[Asked, ...]]:
-    """Return the proposals that were asked for, why others cannot be made, and what is to be asked again."""
-    wanted: list[tuple[str | None, Proposal]] = []
+) -> tuple[list[tuple[Asked, Proposal]], dict[str, PenstockError], tuple[Asked, ...]]:
+    """Return the proposals that were asked for, why others cannot be made, and what is to be asked again.
+
+    What comes after one that attaches or moves something is asked again at the next look, which sees that.
+    """
+    wanted: list[tuple[Asked, Proposal]] = []
     refused: dict[str, PenstockError] = {}
     later: list[Asked] = []
-    for each in asked:
-        since = now.now if each.since is None else each.since
+    for number, each in enumerate(asked):
+        each = attrs.evolve(each, since=now.now if each.since is None else each.since)
         try:
-            wanted.append((each.identity, each.proposal(now)))
+            found = each.proposal(now)
+            if found.plan.placement and not found.drain and not trimmed(now, found.plan).placement:
+                why = "as many operators move already as may at a time"
+                raise Infeasible(why) if found.dry else NotReady(why)
         except (InputError, Infeasible, NotReady) as error:
-            if isinstance(error, NotReady) and now.now - since < PATIENCE:
-                later.append(attrs.evolve(each, since=since))
-                continue
-            reason = Proposal(policy="admit", plan=Plan(), why=f"refused: {error}", asked=True)
-            if each.identity is None:
-                wanted.append((None, reason))
+            if isinstance(error, NotReady) and each.patient(now.now):
+                later.append(each)
+            elif each.identity is None:
+                reason = Proposal(policy="admit", plan=Plan(), why=f"refused: {error}", asked=True)
+                wanted.append((each, reason))
             else:
                 refused[each.identity] = error
+            continue
+        wanted.append((each, found))
+        if _changing(found):
+            return wanted, refused, (*later, *asked[number + 1 :])
     return wanted, refused, tuple(later)
 
 
-def chosen(now: Situation, policies: Sequence[Policy], rng: np.random.Generator) -> list[Proposal]:
+def _changing(found: Proposal) -> bool:
+    """Whether what somebody asks for changes where operators run, or may."""
+    return not found.dry and (not found.plan.empty or bool(found.drain))
+
+
+def chosen(
+    now: Situation, policies: Sequence[Policy], rng: np.random.Generator, asked: Sequence[Proposal] = ()
+) -> list[Proposal]:
     """Return what is done: everything that is needed, and what would be nice only where nothing is needed or moving.
 
-    Two proposals never change the same thing: the earlier policy's counts.
+    Two proposals never change the same thing: the earlier policy's counts, and before it what was ``asked`` for. Only
+    what starts operators of dead hosts again does not wait for somebody who moves others.
     """
     every = [found for policy in policies if (found := policy(now, rng)) is not None]
     hard = [found for found in every if found.hard]
-    busy = bool(now.seen.moving) or any(found.plan.placement for found in hard)
+    busy = bool(now.seen.moving) or any(found.plan.placement for found in (*asked, *hard))
     soft = [found for found in every if not found.hard and not (busy and found.plan.placement)]
     done: list[Proposal] = []
     for found in (*hard, *soft):
-        if not any(_clash(found, other) for other in done):
+        if not any(_clash(found, other) for other in done) and not any(_waits(now, found, other) for other in asked):
             done.append(found)
     return done
+
+
+def _waits(now: Situation, found: Proposal, asked: Proposal) -> bool:
+    """Whether what a policy wants is to wait a look because of what somebody asks for."""
+    standing = all(now.seen.placement.get(name) in now.seen.down for name in found.plan.placement)
+    mine, theirs = ({base_name(name) for name in each.plan.placement} for each in (found, asked))
+    return _leaving(found, asked) if standing and mine.isdisjoint(theirs) else _clash(found, asked)
 
 
 def _clash(one: Proposal, other: Proposal) -> bool:
     """Whether two are about the same: keep fractions, where operators run, or a host that one of them lets go."""
     shed = all(each.plan.keep is not None or each.plan.tables is not None for each in (one, other))
-    leaving = _left(one) & (_left(other) | _used(other)) or _left(other) & _used(one)
-    return shed or bool(one.plan.placement and other.plan.placement) or bool(leaving)
+    return shed or bool(one.plan.placement and other.plan.placement) or _leaving(one, other)
+
+
+def _leaving(one: Proposal, other: Proposal) -> bool:
+    """Whether one of two lets a host go that the other one lets go or wants to be there."""
+    return bool(_left(one) & (_left(other) | _used(other)) or _left(other) & _used(one))
 
 
 def _left(found: Proposal) -> set[str]:

@@ -84,10 +84,11 @@ class Change:
 
 @attrs.frozen
 class Refused:
-    """A change that an engine did not make, and why."""
+    """A change that an engine did not make, why, and whether it may soon: what it waits for is under way."""
 
     change: Change
     why: str
+    soon: bool = False
 
 
 @attrs.frozen

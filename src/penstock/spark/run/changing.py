@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from penstock.errors import EngineError, InputError
+from penstock.errors import EngineError, InputError, NotReady
 from penstock.spark.compile import Pace, refuse_limit
 from penstock.spark.run.attach import Grown, attach, grown
 from penstock.spark.run.copies import heir
@@ -87,6 +87,8 @@ class Changes:
         ------
         InputError
             If it cannot be made; nothing of it was then.
+        NotReady
+            If it can soon: what is under way has to end first.
         """
         match change.kind:
             case kinds.ADD:
@@ -342,8 +344,10 @@ class Changes:
             pin = network.operators[name].pin
             if pin is not None and pin != host:
                 raise InputError(f"it is pinned to {pin!r}", at=f"operators.{name}")
-        if self.system.growing:
-            raise InputError("another query is being attached", at="network", hint="wait until it runs")
+        # What was attached since the plan was made is not in it.
+        unseen = self.system.deployment.network.operators.keys() - network.operators.keys()
+        if self.system.growing or unseen:
+            raise NotReady("another query is being attached: wait until it runs")
         for host in placement.values():
             self.members.wait(host)
         found = grown(self.engine, self.system, network, placement, wanted.grown)

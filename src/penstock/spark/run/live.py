@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyspark.errors import PySparkException
 
 from penstock.cluster import Cluster, base_name
-from penstock.errors import EngineError, InputError, PenstockError
+from penstock.errors import EngineError, InputError, NotReady, PenstockError
 from penstock.network import Network
 from penstock.spark.compile import Pace
 from penstock.spark.compile.deciding import tellable
@@ -207,7 +207,7 @@ class SparkEngine:
             try:
                 self.changes.begin(change, wanted)
             except PenstockError as error:
-                refused.append(Refused(change, str(error)))
+                refused.append(Refused(change, str(error), soon=isinstance(error, NotReady)))
             except PySparkException as error:
                 refused.append(Refused(change, short(error)))
             else:
