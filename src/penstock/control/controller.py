@@ -118,6 +118,7 @@ class Controller:
             return
         self.state, self._told = State.read(known["state"]), int(known["told"])
         self.folder.cut(self._told)
+        self._periods.cut(self.state.at)
         if self.control.journaled:
             self._replay()
         else:

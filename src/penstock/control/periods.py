@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.files import Document
+from penstock.control.folder import decision_in
+from penstock.files import Document, atomic
 from penstock.steering import Observation
 
 MOST = 32 * 2**20
@@ -37,6 +38,16 @@ class Periods:
         """Forget those of another run."""
         for name in (NAME, BEFORE):
             (self.folder / name).unlink(missing_ok=True)
+
+    def cut(self, at: float) -> None:
+        """Leave only the periods until a time (s), whole lines: a controller that goes on sees the others again."""
+        for path in (self.folder / name for name in (NAME, BEFORE)):
+            if path.exists():
+                lines = path.read_bytes().splitlines(keepends=True)
+                kept = [line for line in lines if (row := decision_in(line)) is not None and row["time"] <= at + 1e-9]
+                if kept != lines:
+                    with atomic(path, "wb") as file:
+                        file.write(b"".join(kept))
 
     def add(self, seen: Observation) -> None:
         """Note a period."""
