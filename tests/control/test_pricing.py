@@ -5,19 +5,20 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from engines import simulated, stepped
+from engines import APART, simulated, stepped, two_queries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from steered import steered
+from test_situation import moment
 
 from penstock.control.flow import Flow
 from penstock.control.goals import Goals, Prices
 from penstock.control.knowledge import Knowledge
-from penstock.control.policies.pricing import _beyond, price
+from penstock.control.policies.pricing import _beyond, _Course, price
 from penstock.control.policies.shed import Shed
 from penstock.control.situation import Situation
 from penstock.network import Network, Operator, Sink, Source
-from penstock.steering import Plan
+from penstock.steering import Plan, UnitSeen
 
 HERE = {"dear": "h1", "plain": "h1"}
 
@@ -96,3 +97,19 @@ def test_time_beyond_the_bound_is_that_of_small_steps(wait, slope, seconds):
     steps = np.linspace(0, seconds, max(2, int(100 * seconds)))
     counted = float((wait + slope * steps > 5.0).mean()) * seconds
     assert _beyond(np.array([wait]), np.array([slope]), seconds, 5.0)[0] == pytest.approx(counted, abs=0.05)
+
+
+def test_unit_that_moves_is_paid_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators of one query move together: they cost one move, and what passes them is late once."""
+    now = attrs.evolve(moment(two_queries(), APART, stepped((20, 100.0))), goals=Goals(bound=1.0, pause=3.0))
+    units = tuple(UnitSeen(name=f"u{q}", operators=(f"cheap{q}", f"dear{q}"), host=f"h{q}") for q in (1, 2))
+    one = attrs.evolve(now, seen=attrs.evolve(now.seen, units=units))
+    monkeypatch.setattr(_Course, "price", lambda *_: 0.0)
+    assert now.moving(["dear1"]) == one.moving(["cheap1", "dear1"]) == 1
+    alone = price(now, Plan(placement={"dear1": "h3"}), Shed())
+    assert alone > price(now, Plan(), Shed())
+    assert price(one, Plan(placement=one.together({"dear1": "h3"})), Shed()) == pytest.approx(alone)
+    both = {"dear1": "h3", "dear2": "h3"}
+    assert price(one, Plan(placement=one.together(both)), Shed()) == pytest.approx(
+        price(now, Plan(placement=both), Shed())
+    )

@@ -46,7 +46,7 @@ def price(now: Situation, plan: Plan, shed: Shed, leaving: Collection[str] = ())
         min(course.price(way) for way in ways)
         + hosted(now, {*leaving, *plan.retire})
         # A move is paid once, and what it is good for holds longer than the horizon.
-        + (prices.move * len(plan.placement) + prices.late * _paused(now, plan.placement))
+        + (prices.move * now.moving(plan.placement) + prices.late * _paused(now, plan.placement))
         * min(1.0, goals.horizon / HOLDS)
     )
 
@@ -58,12 +58,15 @@ def hosted(now: Situation, gone: Collection[str] = ()) -> float:
 
 
 def _paused(now: Situation, moves: Mapping[str, str]) -> float:
-    """Return how many weighted tuples come later than the bound because their operator moves."""
+    """Return how many weighted tuples come later than the bound because their unit moves."""
     over = max(0.0, now.goals.pause - now.goals.bound)
     if not over:
         return 0.0
-    row = {name: k for k, name in enumerate(now.seen.operators)}
-    return float(sum(now.passing[row[name]] for name in moves)) * over
+    # What passes one operator of a unit after another is late once.
+    rows = np.array([now.row[name] for name in moves], np.int64)
+    most = np.zeros(int(now.unit.max(initial=0)) + 1)
+    np.maximum.at(most, now.unit[rows], now.passing[rows])
+    return float(most.sum()) * over
 
 
 @attrs.frozen(kw_only=True)
