@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from engines import APART, simulated, two_queries
+from engines import APART, TOGETHER, simulated, two_queries
 from steered import steered
+from test_situation import having, moment
 
+from penstock.cluster import Cluster, Host
+from penstock.control.policies.throttle import Throttle
 from penstock.network import Network, Operator, Sink, Source
 from penstock.simulation import MicroBatch
-from penstock.steering import Kill
+from penstock.steering import HostSeen, Kill, UnitSeen
 from penstock.workload import Rates
 
 
@@ -108,6 +112,22 @@ def test_no_trigger_keeps_up_with_too_much():
     lines, looks = throttled(two_queries(), APART, rates_of((60, 300.0, 300.0)), trigger=0.5)
     assert {step for seen in looks for step in seen.triggers.values()} == {0.5}
     assert not any("triggers" in line["decided"] for line in lines)
+
+
+@pytest.mark.parametrize(("cores", "need"), [(4, None), (2, 0.843), (1, 1.69)])
+def test_overhead_of_queries_is_divided_by_the_cores_that_they_run_on(cores, need):
+    """Four queries of 0.3 s a batch take 0.3 s on four cores, and a trigger of 0.5 s keeps up; on fewer cores not."""
+    cluster = Cluster.of([Host(name="h1", capacity=4.0, cores=cores), Host(name="h2")])
+    batches = MicroBatch(trigger=0.5, overhead=0.1)
+    now = moment(two_queries(), TOGETHER, rates_of((20, 50.0, 50.0)), cluster, microbatch=batches)
+    units = tuple(UnitSeen(name=f"u{k}", operators=(name,), host="h1") for k, name in enumerate(TOGETHER))
+    now = having(now, units=units, hosts={"h1": HostSeen(overhead=1.2), "h2": HostSeen()})
+    found = Throttle()(now, np.random.default_rng(0))
+    if need is None:
+        assert found is None
+    else:
+        assert f"{1.2 / cores:.3g} s a batch and 11 % work need {need} s" in found.why
+        assert found.plan.triggers == {"h1": min(need, now.allowed)}
 
 
 @pytest.mark.parametrize("placement", [APART, BEHIND])

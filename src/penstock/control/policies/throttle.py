@@ -72,12 +72,12 @@ class Throttle:
         kept, whole = (now.host_load(where, keep).mean(axis=1) for keep in (now.seen.keep, None))
         triggers: dict[str, float] = {}
         words = []
-        for name, mine, all_of_it, calm in zip(now.hosts, kept, whole, settled, strict=True):
+        for name, fixed, mine, all_of_it, calm in zip(now.hosts, now._fixed, kept, whole, settled, strict=True):
             seen, host = now.seen.hosts.get(name), now.seen.cluster.hosts[name]
-            if seen is None or not seen.overhead or name not in now.seen.triggers:
+            if seen is None or not fixed or name not in now.seen.triggers:
                 continue
             step, able = now.seen.triggers[name], host.usable * (1.0 if seen.speed is None else seen.speed)
-            need, back = self._least(seen.overhead, mine / able), self._least(seen.overhead, all_of_it / able)
+            need, back = self._least(fixed, mine / able), self._least(fixed, all_of_it / able)
             if step * 1.1 < need < math.inf and step < now.allowed * 0.99:
                 triggers[name] = float(min(need, now.allowed))
             elif calm and step > first and back <= first * (1 - self.least):
@@ -85,8 +85,7 @@ class Throttle:
             else:
                 continue
             words.append(
-                f"{name}: {seen.overhead:.3g} s a batch and {percent(mine / able)} work need {need:.3g} s, "
-                f"not {step:.3g} s"
+                f"{name}: {fixed:.3g} s a batch and {percent(mine / able)} work need {need:.3g} s, not {step:.3g} s"
             )
         return triggers, words
 
