@@ -6,15 +6,17 @@ import attrs
 import pytest
 from engines import APART, stepped, two_queries
 
-from penstock.cluster import Cluster
+from penstock.cluster import Cluster, Host
 from penstock.control.controller import drained, moved
+from penstock.control.flow import Flow
 from penstock.control.goals import Goals
-from penstock.control.loop import PATIENCE, Asked, Control, Proposing
+from penstock.control.loop import PATIENCE, Asked, Control, Proposing, trimmed
 from penstock.control.policies.admit import admit
 from penstock.control.policies.base import Proposal, evacuated
 from penstock.control.policies.rebalance import Rebalance
 from penstock.control.situation import Situation
 from penstock.control.state import State
+from penstock.control.verify import wrong
 from penstock.files import Document
 from penstock.network import Network, Operator, Sink, Source
 from penstock.simulation import Options, SimulationEngine
@@ -170,3 +172,47 @@ def test_what_is_asked_for_dry_keeps_nobody_waiting() -> None:
     run = looking((Rebalance(),))
     run.until(6.0, move("dear1", "h3", dry=True), move("dear2", "h3"))
     assert [(at, answer["done"]) for at, answer in run.answers.values()] == [(6.0, False), (6.0, True)]
+
+
+def test_moves_off_dead_hosts_leave_room_for_others() -> None:
+    """Of a plan stay the first moves off living hosts that there is room for, and all off dead ones between them."""
+    names = [f"o{k}" for k in range(8)]
+    network = Network.of(
+        "many",
+        [Source(name="s1", format="nexmark")],
+        [Operator(name=name, kind="map", inputs=("s1",), cost=(1e-4,), selectivity=(1.0,)) for name in names],
+        [Sink(name=f"t-{name}", input=name) for name in names],
+    )
+    placement = {name: f"h{1 + k % 2}" for k, name in enumerate(names)}
+    engine = SimulationEngine(network, Cluster.uniform(3), placement, stepped((9, 9.0), sources=("s1",)), Options())
+    engine.happen(Kill("h2"))
+    engine.wait(1.0)
+    now, _ = Control(policies=(), goals=Goals(moves=2)).situation(State(), engine.observe(), Flow.of(network))
+    left = trimmed(now, Plan(placement=dict.fromkeys(names, "h3"))).placement
+    assert list(left) == ["o0", "o1", "o2", "o3", "o5", "o7"]
+
+
+def test_each_host_without_memory_for_what_comes_is_named() -> None:
+    """The state of what stays and of what comes counts together, host by host; of what leaves it does not."""
+    operators = [
+        Operator(name=name, kind="map", inputs=("s1",), cost=(1e-4,), selectivity=(1.0,), state=state)
+        for name, state in (("a", 60.0), ("b", 50.0), ("c", 70.0), ("d", 10.0))
+    ]
+    sinks = [Sink(name=f"t-{each.name}", input=each.name) for each in operators]
+    network = Network.of("kept", [Source(name="s1", format="nexmark")], operators, sinks)
+    cluster = Cluster.of([Host(name=f"h{k}", memory=100.0) for k in (1, 2, 3)])
+    placement = {"a": "h1", "b": "h2", "c": "h3", "d": "h3"}
+    engine = SimulationEngine(network, cluster, placement, stepped((9, 9.0), sources=("s1",)), Options())
+    engine.wait(1.0)
+    now, _ = Control(policies=()).situation(State(), engine.observe(), Flow.of(network))
+
+    def full(**moves: str) -> list[str]:
+        return [each.split()[0] for each in wrong(now, Plan(placement=moves)) if "has memory for" in each]
+
+    assert full(b="h1") == ["h1"]
+    assert full(b="h3", a="h2") == ["h3"]
+    assert full(b="h3", c="h2") == []
+    assert full(c="h1", b="h3", d="h2") == ["h1"]
+    assert full(a="h3", c="h2") == ["h2"]
+    assert full(a="h3", b="h3") == ["h3"]
+    assert full(a="h2", b="h3") == ["h3"]

@@ -264,11 +264,12 @@ def trimmed(now: Situation, plan: Plan) -> Plan:
     fresh = {} if plan.network is None else {n for n in plan.network.operators if n not in now.network.operators}
     room = now.goals.moves - now.moving(now.seen.moving)
     placement: dict[str, str] = {}
+    counted: list[str] = []
     for name, host in now.together(plan.placement).items():
         free = base_name(name) in fresh or now.seen.placement.get(name) in now.seen.down
-        counted = [other for other in placement if now.seen.placement.get(other) not in now.seen.down]
-        if free or now.moving([*(other for other in counted if base_name(other) not in fresh), name]) <= room:
+        if free or now.moving([*counted, name]) <= room:
             placement[name] = host
+            counted += [] if free else [name]
     return attrs.evolve(plan, placement=placement)
 
 

@@ -89,13 +89,16 @@ def _together(now: Situation, placement: Mapping[str, str]) -> list[str]:
 def _full(now: Situation, plan: Plan, moves: Mapping[str, str]) -> list[str]:
     """Return a sentence for each host on which moves would bring more state together than it can hold."""
     memory = {name: host.memory for name, host in now.seen.cluster.hosts.items() if math.isfinite(host.memory)}
-    operators, found = (plan.network or now.network).operators, []
-    after = {**now.seen.placement, **moves}
-    for host in sorted(memory.keys() & set(moves.values())):
-        kept = sum(operators[base_name(name)].state or 0.0 for name, place in after.items() if place == host)
-        if kept > memory[host]:
-            found.append(f"{host} would keep {size_text(kept)} of state and has memory for {size_text(memory[host])}")
-    return found
+    operators = (plan.network or now.network).operators
+    kept = dict.fromkeys(sorted(memory.keys() & set(moves.values())), 0.0)
+    if not kept:
+        return []
+    for name, host in {**now.seen.placement, **moves}.items():
+        if host in kept:
+            kept[host] += operators[base_name(name)].state or 0.0
+    said = "{} would keep {} of state and has memory for {}"
+    full = [host for host, size in kept.items() if size > memory[host]]
+    return [said.format(host, size_text(kept[host]), size_text(memory[host])) for host in full]
 
 
 def _crowded(now: Situation, plan: Plan, moves: Mapping[str, str]) -> list[str]:
