@@ -11,11 +11,12 @@ from engines import APART, simulated, two_queries
 from penstock.cli import control as commands
 from penstock.cli import engines
 from penstock.cluster import Cluster, Placement
-from penstock.control.controller import Controller
+from penstock.control.controller import Controller, left_by
 from penstock.control.folder import Folder
 from penstock.control.loop import Control
 from penstock.control.policies import policies
 from penstock.control.scenario import Happening
+from penstock.control.state import State
 from penstock.errors import EngineError, InputError
 from penstock.network import read_network
 from penstock.simulation import MicroBatch
@@ -58,6 +59,47 @@ def test_other_options_are_refused_before_anything_starts(penstock, killed, word
     done = penstock(*words, "--rates", "clicks=100,buys=20")
     assert done.code == 2
     assert "a controller with other" in done.err
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "what"),
+    [
+        ("events.toml", '[[events]]\nat = 9\nkill = "h2"\n', "events"),
+        ("events.toml", "", "events"),
+        ("cluster.toml", "[hosts.h1]\n[hosts.h2]\nprice = 2.0\n", "cluster"),
+        ("cluster.toml", '[hosts.h1]\n[hosts.h2]\n[links]\n"h1->h2" = { delay = 0.1 }\n', "cluster"),
+    ],
+)
+def test_files_that_say_something_else_are_another_run(
+    penstock, words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, what: str
+) -> None:
+    """A killed run goes on with the same files, and one that says something else is named before anything runs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "events.toml").write_text('[[events]]\nat = 2\nkill = "h2"\n')
+    (tmp_path / "cluster.toml").write_text("[hosts.h1]\n[hosts.h2]\n")
+    said = [*(word for word in words if word not in {"--hosts", 2}), "--cluster", "cluster.toml"]
+    said += ["--scenario", "events.toml", "--rates", "clicks=100,buys=20", "--for", 5]
+    assert penstock(*said).code == 0
+    folder = Folder("run")
+    with folder.held():
+        folder.write({**folder.read(), "over": False})
+    before = (tmp_path / file).read_text()
+    (tmp_path / file).write_text(text)
+    done = penstock(*said)
+    assert done.code == 2
+    assert f"a controller with other {what}" in done.err
+    (tmp_path / file).write_text(before)
+    assert penstock(*said).code == 0
+
+
+def test_event_that_is_no_query_cannot_wait(killed: Folder) -> None:
+    """A state in which an event waits that the scenario lacks, or that asks for no query, is damaged."""
+    whole = {**(killed.read() or {}), "state": json.loads(json.dumps(State().document()))}
+    for number in (-1, 0, 1):
+        with killed.held():
+            killed.write({**whole, "waiting": [[number, None]]})
+        with pytest.raises(InputError, match=r"is damaged: event .* no query"):
+            left_by(killed, whole["identity"], (Happening(1.0, Kill("h2")),))
 
 
 def test_a_scenario_begins_with_its_controller(tmp_path: Path) -> None:

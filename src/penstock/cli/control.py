@@ -175,9 +175,9 @@ def command(
             move_time=control.goals.pause, pace=run.pace, apart=request.apart_of(run.apart, graph), hosts=left.hosts,
         )  # fmt: skip
         place, began = Folder(directory), time.perf_counter()
-        identity = request.identity_of(control, graph, rates, priced=simulated) | _identity(wanted, inputs, goal, run)
+        identity = _identity(wanted, inputs, goal, run, control, happenings)
         with place.held():
-            before = None if folder.fresh else left_by(place, identity)  # refuses before anything runs
+            before = None if folder.fresh else left_by(place, identity, happenings)  # refuses before anything runs
             wanted = _since(wanted, before, happenings)
             with common.progress() as tell, rehearsed(run.engine, wanted, control, tell) as running:
                 controller = Controller(
@@ -198,10 +198,18 @@ def command(
         show(document, place.history())
 
 
-def _identity(wanted: Wanted, inputs: InputOptions, goal: GoalOptions, run: EngineOptions) -> Document:
-    """Return what of the command line makes a run: with other words a controller does not go on with it."""
-    found: Document = {"engine": run.engine, "policy": goal.policy, "scenario": inputs.scenario}
-    if run.engine != "simulation":
+def _identity(
+    wanted: Wanted, inputs: InputOptions, goal: GoalOptions, run: EngineOptions, control: Control,
+    happenings: tuple[Happening, ...],
+) -> Document:  # fmt: skip
+    """Return what makes a run: where anything else is asked for a controller does not go on with it."""
+    from penstock.control.request import identity_of, identity_of_setting
+
+    simulated = run.engine == "simulation"
+    found = identity_of(control, wanted.network, wanted.rates, priced=simulated)
+    found |= identity_of_setting(happenings, wanted.cluster if simulated else None)
+    found |= {"engine": run.engine, "policy": goal.policy, "scenario": inputs.scenario}
+    if not simulated:
         return found
     work = [run.trigger, run.overhead, wanted.move_time]
     return found | {"placement": dict(wanted.placement), "for": wanted.seconds, "options": work}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -103,7 +103,7 @@ class Controller:
 
     def _resume(self) -> None:
         """Go on from where a killed controller stopped, or begin anew."""
-        known = None if self.fresh else left_by(self.folder, self.identity)
+        known = None if self.fresh else left_by(self.folder, self.identity, self.scenario)
         if known is None:
             # What runs may be older than this controller: its scenario begins with it.
             self._begun = self.engine.now if self.folder.used else 0.0
@@ -278,7 +278,7 @@ class Controller:
             self.folder.reply(request.identity, {"done": False, "why": f"{request.kind!r} is nothing to ask for"})
 
 
-def left_by(folder: Folder, identity: Mapping[str, object]) -> Document | None:
+def left_by(folder: Folder, identity: Mapping[str, object], scenario: Sequence[Happening] = ()) -> Document | None:
     """Return what a controller that was killed remembered of a run, None if there is nothing to go on with.
 
     Raises
@@ -294,7 +294,7 @@ def left_by(folder: Folder, identity: Mapping[str, object]) -> Document | None:
         theirs = known.get("identity")
         if not isinstance(theirs, dict):
             raise _damaged(folder, "expected the table 'identity'")
-        differs = sorted(key for key in mine if theirs.get(key) != mine[key])
+        differs = sorted(key for key in {*mine, *theirs} if theirs.get(key) != mine.get(key))
         raise InputError(
             f"a controller with other {', '.join(differs) or 'options'} was stopped here and is not over",
             file=str(folder.directory),
@@ -307,7 +307,8 @@ def left_by(folder: Folder, identity: Mapping[str, object]) -> Document | None:
         for at, plan in state.journal:
             float(at), read_plan(plan)
         for number, _ in known.get("waiting", ()):
-            int(number)
+            if not 0 <= int(number) < len(scenario) or not isinstance(scenario[int(number)].event, Admit):
+                raise ValueError(f"event {int(number) + 1} of the scenario is no query that could wait")
         float(known.get("begun", 0.0)), Totals.read(known.get("status", {}).get("totals"))
     except (InputError, *DAMAGED) as error:
         raise _damaged(folder, _lacking(error)) from None

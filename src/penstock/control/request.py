@@ -123,13 +123,44 @@ def identity_of(control: Control, network: Network, rates: Rates | None, *, pric
     what = _as_in_a_file(network) if priced else meaning(network)
     identity: Document = {
         "network": _digest(what),
-        "rates": None if rates is None else _digest(f"{rates.period} {rates.sources} {rates.values.tolist()}"),
+        "rates": None if rates is None else _digest(_rows(rates)),
         "goals": attrs.asdict(control.goals),
         "act": control.act,
         "every": control.every,
         "seed": control.seed,
     }
     return {key: plain(value) for key, value in identity.items()}
+
+
+def identity_of_setting(happenings: Iterable[Happening], cluster: Cluster | None) -> Document:
+    """Return what besides a controller must be as it was to go on: what happens, and on which hosts.
+
+    ``cluster``: None where what runs says itself where, and costs may become better known, as on Spark.
+    """
+    rows = [_happening(each, priced=cluster is not None) for each in happenings]
+    found: Document = {"events": _digest("\n".join(rows))} if rows else {}
+    if cluster is not None:
+        hosts = [attrs.evolve(host, spark=None, token_env=None) for host in cluster.hosts.values()]
+        links = sorted(cluster.links.items())
+        found["cluster"] = _digest(f"{hosts} {cluster.default_link} {links} {sorted(cluster.machines.items())}")
+    return found
+
+
+def _happening(each: Happening, *, priced: bool) -> str:
+    """Return all that a scenario says of an event."""
+    event = each.event
+    told = [f"{each.at} {type(event).__name__}"]
+    if isinstance(event, Admit):
+        told.append(_as_in_a_file(event.network) if priced else meaning(event.network))
+    if isinstance(event, Admit | NewRates):
+        told.append("" if event.rates is None else _rows(event.rates))
+    else:
+        told.append(str(event))
+    return " ".join(told)
+
+
+def _rows(rates: Rates) -> str:
+    return f"{rates.period} {rates.sources} {rates.values.tolist()}"
 
 
 def _digest(text: str) -> str:
