@@ -30,10 +30,12 @@ from penstock.errors import EngineError
 from penstock.latency.batches import BatchHosts
 from penstock.latency.microbatch import predicted
 from penstock.load import OperatorStatistics, Statistics, load_model
-from penstock.load.fitting import HostBatches, told
+from penstock.load.fitting import HostBatches, Slope, told
 from penstock.load.statistics import HostStatistics
 from penstock.network.file import parse_network
-from penstock.spark.calibrate import host_batches, measured_state
+from penstock.network.model import Operator
+from penstock.spark.calibrate import bench, host_batches, measured_state
+from penstock.spark.calibrate.slope_of import Precision
 from penstock.spark.run import Batch, Outcome
 from penstock.workload import Rates
 
@@ -278,3 +280,56 @@ def test_a_host_may_have_nothing_to_do_in_the_last_bursts() -> None:
 
     assert told(2).factor == pytest.approx(1.2 * 1.1, rel=0.05)
     assert told(2).unrest > told(1).unrest > 0
+
+
+class Rows:
+    """A frame of which only the number of rows is known."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def coalesce(self, _parts: int) -> Rows:
+        return self
+
+    def cache(self) -> Rows:
+        return self
+
+    def count(self) -> int:
+        return self.rows
+
+
+def measured(
+    monkeypatch: pytest.MonkeyPatch, operator: Operator, rows: tuple[int, ...], core: float = 1.0, span: float = 10.0
+) -> OperatorStatistics:
+    """Return what a bench says of an operator that takes 3 ms a row, and reading 1 ms, on a core of the host."""
+    known = {name: Slope(0.001, 1e-4, 50) for name in operator.inputs}
+    monkeypatch.setattr(bench.kinds, "apply", lambda *_: Rows(0))
+    monkeypatch.setattr(bench, "slope_of", lambda *_: Slope(0.003, 1e-4, 50))
+    frames: Any = {name: Rows(count) for name, count in zip(operator.inputs, rows, strict=True)}
+    counts = dict(zip(operator.inputs, rows, strict=True))
+    rig = bench.Bench(frames, counts, dict.fromkeys(counts, span), Precision(), core, known)
+    return rig.measured(operator, operator.inputs, 1.0)
+
+
+def test_costs_are_those_of_a_benchmark_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a core twice as fast a row costs twice the seconds that it took; a delay takes its own on any."""
+    step = Operator(name="x", kind="filter", inputs=("a",), where="true")
+    delay = Operator(name="x", kind="delay", inputs=("a",), cost=(0.002,), selectivity=(1.0,))
+    plain, fast = (measured(monkeypatch, step, (100,), core) for core in (1.0, 2.0))
+    assert plain.cost == pytest.approx((0.002,))
+    assert fast.cost == pytest.approx((0.004,))
+    assert fast.resolution == pytest.approx(2 * plain.resolution)
+    assert fast.error == plain.error
+    assert measured(monkeypatch, delay, (100,), 2.0).cost == pytest.approx((0.002,))
+
+
+@pytest.mark.parametrize(("rows", "span"), [((100, 0), 10.0), ((100, 100), 0.0)])
+def test_a_join_whose_rows_never_meet_tells_no_selectivity(
+    monkeypatch: pytest.MonkeyPatch, rows: tuple[int, int], span: float
+) -> None:
+    """With an input without rows, or all of one moment, a join keeps what the network says and counts as unmeasured."""
+    join = Operator(name="x", kind="join", inputs=("a", "b"), within=2.0)
+    for given in (None, (0.1, 0.1)):
+        found = measured(monkeypatch, attrs.evolve(join, selectivity=given), rows, span=span)
+        assert (found.selectivity, found.tuples, found.error) == (given, 0, 1.0)
+    assert measured(monkeypatch, join, (100, 100)).selectivity == (0.0, 0.0)

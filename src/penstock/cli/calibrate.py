@@ -76,7 +76,8 @@ def command(
     _check(graph, cluster, inputs)
     statistics = _measured(_Task(graph, cluster, name, sample.sample, wish, inputs, rates, answer.seed))
     for unseen in (name for name, row in statistics.operators.items() if row.tuples == 0):
-        common.note(f"note: no sample row reached operators.{unseen}: what it costs and lets through was not measured")
+        reached = "rows could meet in" if graph.operators[unseen].kind == "join" else "row reached"
+        common.note(f"note: no sample {reached} operators.{unseen}: what it costs and lets through was not measured")
     if rates is None:
         common.note(
             "note: measured alone: what costs become on hosts that do more is not known, so that predictions have wide "

@@ -45,7 +45,8 @@ def calibrate_alone(
         long enough to tell.
     """
     tell, first = report or (lambda _what, _share: None), alike(network)
-    bench = Bench.of({name: frame for name, frame in samples.items() if first[name] == name}, wish or Precision())
+    mine, machine = {name: frame for name, frame in samples.items() if first[name] == name}, engine.cluster.hosts[host]
+    bench = Bench.of(mine, wish or Precision(), machine.capacity / machine.cores)
     speed = engine.speeds.of(host) if any(map(computes, network.operators.values())) else 1.0
     found: dict[str, OperatorStatistics] = {}
     for number, (name, operator) in enumerate(network.operators.items()):

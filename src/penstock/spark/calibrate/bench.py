@@ -14,23 +14,26 @@ from penstock.network import Operator
 from penstock.spark.calibrate.slope_of import Precision, slope_of
 from penstock.spark.compile import kinds
 from penstock.spark.compile.blame import blame
+from penstock.spark.compile.sql import computes
 
 
 @attrs.frozen
 class Bench:
     """Rows to measure with: by source and operator its output in memory, how many rows, over which time (s).
 
-    ``base`` holds what reading it costs; ``wish`` says how well to measure.
+    ``base`` holds what reading it costs; ``wish`` says how well to measure, and ``core`` how many benchmark cores one
+    of the host's cores is.
     """
 
     frames: dict[str, DataFrame]
     counts: dict[str, int]
     span: dict[str, float]
     wish: Precision
+    core: float = 1.0
     base: dict[str, Slope] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, samples: Mapping[str, DataFrame], wish: Precision) -> Bench:
+    def of(cls, samples: Mapping[str, DataFrame], wish: Precision, core: float = 1.0) -> Bench:
         """Return a bench with the samples."""
         frames: dict[str, DataFrame] = {}
         counts: dict[str, int] = {}
@@ -40,12 +43,13 @@ class Bench:
                 counts[name] = frames[name].count()
             if counts[name] == 0:
                 raise InputError(f"the sample of source {name!r} has no rows", at="--sample")
-        return cls(frames, counts, {name: _span(frame) for name, frame in frames.items()}, wish)
+        return cls(frames, counts, {name: _span(frame) for name, frame in frames.items()}, wish, core)
 
     def measured(self, operator: Operator, given: Sequence[str], speed: float) -> OperatorStatistics:
         """Measure an operator, whose inputs are known under these names, on a host of some speed; keep its output.
 
-        One that no row reaches has what the network gives.
+        One that no row reaches has what the network gives, and a join whose rows never meet its selectivity. A cost is
+        that of a benchmark core; what an operator computes by given steps takes as long on any.
         """
         name, frames = operator.name, self.frames
         inputs, sizes = [frames[each] for each in given], [self.counts[each] for each in given]
@@ -63,12 +67,14 @@ class Bench:
         slope = slope_of(inputs, sizes, _applied(operator, speed), self.wish)
         read = [(self.base[each], n / taken) for each, n in zip(given, sizes, strict=True) if each in self.base]
         cost, relative, resolution = told_apart(slope, Slope.mixed(read))
+        core = 1.0 if computes(operator) else self.core
+        selectivity = _selectivity(operator, sizes, self.counts[name], self.span[name])
         return OperatorStatistics(
-            cost=(cost,) * len(given),
-            selectivity=_selectivity(operator, sizes, self.counts[name], self.span[name]),
-            error=relative,
-            tuples=slope.tuples,
-            resolution=resolution,
+            cost=(core * cost,) * len(given),
+            selectivity=operator.selectivity if selectivity is None else selectivity,
+            error=relative if selectivity is not None else 1.0,
+            tuples=slope.tuples if selectivity is not None else 0,
+            resolution=core * resolution,
         )
 
 
@@ -82,11 +88,14 @@ def _span(frame: DataFrame) -> float:
     return float(row["span"] or 0.0) if row is not None else 0.0
 
 
-def _selectivity(operator: Operator, sizes: Sequence[int], out: int, span: float) -> tuple[float, ...]:
-    """Return output per input tuple, of which there are some; of a join the share of the pairs within the window."""
+def _selectivity(operator: Operator, sizes: Sequence[int], out: int, span: float) -> tuple[float, ...] | None:
+    """Return output per input tuple, of which there are some; of a join the share of the pairs within the window.
+
+    None: a join had no pairs, since one input is empty or all rows are of one moment.
+    """
     if operator.kind == "join":
         pairs = 2 * (operator.within or 0.0) * sizes[0] * sizes[1] / span if span > 0 else 0.0
-        return (out / pairs if pairs > 0 else 0.0,) * 2
+        return (out / pairs,) * 2 if pairs > 0 else None
     if operator.kind == "union":
         return (1.0,) * len(sizes)
     return (out / sizes[0],)
