@@ -98,7 +98,7 @@ class Situation:
         speed = [1.0 if seen is None or seen.speed is None else seen.speed for _, seen in hosts]
         whole = np.array([host.usable for host, _ in hosts]) * speed
         # Without batches they take no time.
-        found: Floats = whole * (1 - self._fixed / np.where(self.longest > 0, self.longest, np.inf))
+        found: Floats = whole * (1 - self.fixed / np.where(self.longest > 0, self.longest, np.inf))
         return found
 
     @cached_property
@@ -106,8 +106,8 @@ class Situation:
         """How long the batches of all queries of each of ``hosts`` may become (s), array (hosts,); 0: it has none."""
         allowed = self.allowed
         triggers = np.array([self.seen.triggers.get(name, -1.0) for name in self.hosts])
-        twice = np.minimum(2 * self._fixed, LARGE / BATCH * allowed)
-        longest = np.maximum.reduce([triggers, np.full(triggers.size, allowed), twice, SHORT * self._fixed])
+        twice = np.minimum(2 * self.fixed, LARGE / BATCH * allowed)
+        longest = np.maximum.reduce([triggers, np.full(triggers.size, allowed), twice, SHORT * self.fixed])
         return np.where(triggers >= 0, longest, 0.0)
 
     @property
@@ -125,7 +125,7 @@ class Situation:
         return np.array([np.nan if row is None or row.rest is None else row.rest for row in seen])
 
     @cached_property
-    def _fixed(self) -> Floats:
+    def fixed(self) -> Floats:
         """Seconds of the batches of each of ``hosts`` besides their tuples, array (hosts,)."""
         queries = Counter(unit.host for unit in self.seen.units)  # as many run at once as there are cores
         found = []

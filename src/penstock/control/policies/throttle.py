@@ -72,7 +72,7 @@ class Throttle:
         kept, whole = (now.host_load(where, keep).mean(axis=1) for keep in (now.seen.keep, None))
         triggers: dict[str, float] = {}
         words = []
-        for name, fixed, mine, all_of_it, calm in zip(now.hosts, now._fixed, kept, whole, settled, strict=True):
+        for name, fixed, mine, all_of_it, calm in zip(now.hosts, now.fixed, kept, whole, settled, strict=True):
             seen, host = now.seen.hosts.get(name), now.seen.cluster.hosts[name]
             if seen is None or not fixed or name not in now.seen.triggers:
                 continue
