@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from penstock.cluster import Cluster, SparkSettings
 from penstock.errors import InputError
+from penstock.latency.fragments import fragments
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment
@@ -19,6 +21,7 @@ from penstock.spark.run import Engine
 from penstock.spark.run import attach as attach_module
 from penstock.spark.run import engine as engine_module
 from penstock.spark.run.attach import grown
+from penstock.spark.run.units import Unit
 
 KAFKA = Connection.of(SparkSettings(kafka={"bootstrap": "127.0.0.1:1", "partitions": "9"}))
 
@@ -55,6 +58,24 @@ def test_columns_of_topics_are_asked_of_the_clusters_broker(monkeypatch: pytest.
         grown(engine, system, network("old", "new"), {"new": "h1"})
     with pytest.raises(Seen):
         Engine._grown(engine, deployment, network("old", "new"))
+
+
+@pytest.mark.parametrize(
+    ("noted", "begins"), [({}, {}), ({"old": (7, 1)}, {"old": 1}), ({"old": (7, None)}, {"old": 2})]
+)
+def test_a_query_begins_in_a_log_where_rows_are_noted(
+    tmp_path: Path, noted: dict[str, Any], begins: dict[str, int]
+) -> None:
+    """Of a log of which nothing is noted yet it reads the first batch too; where all is history it begins behind it."""
+    for number in range(2):
+        (tmp_path / "logs" / "old" / f"{number:012d}.arrow").parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "logs" / "old" / f"{number:012d}.arrow").touch()
+    whole, placement = network("old", "new"), {"old": "h1", "new": "h2"}
+    before, after = (Deployment(made, placement, str(tmp_path)) for made in (network("old"), whole))
+    system: Any = SimpleNamespace(deployment=before, claim=SimpleNamespace(run="r"))
+    change: Any = SimpleNamespace(deployment=after)
+    unit = Unit.new(next(part for part in fragments(whole, placement) if part.name == "new"))
+    assert attach_module._begins(system, change, unit, noted) == begins
 
 
 @pytest.mark.spark

@@ -217,7 +217,7 @@ def _begins(system: System, change: Grown, unit: Unit, noted: Noted) -> dict[str
     for origin in Graph(change.deployment.network, unit.fragment).outside:
         name = origin[1:]
         if name in system.deployment.network.operators:
-            _, behind = noted.get(name, (0, None))
+            _, behind = noted.get(name, (0, 0))
             if behind is None:
                 behind = log_of(place, system.deployment.topics(system.claim.run), name).length()
             found[name] = behind
