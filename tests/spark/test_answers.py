@@ -231,6 +231,23 @@ def test_a_fan_out_reads_once(engine: Engine, tmp_path: Path) -> None:
     assert events <= sum(batch.rows for batch in outcome.batches) <= events + len(outcome.batches)
 
 
+def test_branches_of_a_join_read_one_source_once(engine: Engine, tmp_path: Path) -> None:
+    """In each batch both sides of a join see the same rows of the source that they derive from."""
+    document = copy.deepcopy(QUERIES)
+    document["operators"] = {name: document["operators"][name] for name in ("people", "auctions", "newcomers")}
+    document["sinks"] = {"q8": {"input": "newcomers"}}
+    # So many that some come between two readers.
+    network, rates = parse_network(document), Rates.constant({"events": 2000.0}, 6)
+    deployment = engine.prepare(network, dict.fromkeys(network.operators, "h1"), tmp_path, rates=rates)
+    assert engine.run(deployment).balanced(network)
+    assert Counter(rows(tmp_path / "sinks" / "q8")) == plain(engine, tmp_path, "q8", closed=False, rates=rates)
+    (checkpoint,) = (tmp_path / "checkpoints").iterdir()
+    plans = [file.read_text().splitlines()[2:] for file in (checkpoint / "offsets").glob("[0-9]*")]
+    assert len(plans) > 3
+    # A line for each place in the plan.
+    assert all(len(lines) > 1 and len({*lines}) == 1 for lines in plans), plans
+
+
 def test_many_streams_of_one_query_are_counted(engine: Engine, tmp_path: Path) -> None:
     """Forty outputs of one query, more than one number's bits hold, have every row, and each stream its counts."""
     many = 40
