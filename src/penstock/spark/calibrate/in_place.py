@@ -16,16 +16,13 @@ from penstock.latency.cores import alone
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
 from penstock.load.counted import work_of
-from penstock.load.fitting import ALONE, HostBatches, overhead_anew, told
+from penstock.load.fitting import ALONE, UNLIKE, HostBatches, overhead_anew, told
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
 from penstock.spark.calibrate.alone import moment
 from penstock.spark.run import Batch, Engine, Outcome
 from penstock.spark.run.outcome import added
 from penstock.workload import Rates
-
-UNLIKE = 0.5
-"""How far, as a share of it, the overhead in place may well be from that of a trivial query."""
 
 
 def calibrate_in_place(
