@@ -185,7 +185,7 @@ def cost_error(model: LoadModel, placement: Mapping[str, str], host: str, known:
     every = dict(zip(model.network.operators, relative_errors(model.network, known), strict=True))
     errors = np.array([every[base_name(operator)] for operator in here])
     cost = float(weights @ errors / weights.sum()) if weights.sum() > 0 else 0.0
-    return cost + (host_of(known, host).error)
+    return cost + host_of(known, host).error
 
 
 def relative_errors(network: Network, known: Statistics) -> Array:
