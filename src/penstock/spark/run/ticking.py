@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 from penstock.network import Source
 from penstock.spark.shipped.checkpoint import source_began
 from penstock.spark.shipped.place import Place
-
-SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-"""Seconds of the units in which Spark takes a time."""
+from penstock.units import spoken
 
 
 class Ticking:
@@ -31,7 +28,7 @@ class Ticking:
     def __init__(self, source: Source, checkpoint: Place, number: int) -> None:
         options = {key.lower(): value for key, value in source.options.items()}
         self._rate = int(options.get("rowspersecond", "1"))
-        self._ramp = _seconds(options.get("rampuptime", "0"))
+        self._ramp = int(spoken(options.get("rampuptime", "0")))
         self._checkpoint, self._number = checkpoint, number
         self._began: float | None = None
 
@@ -55,9 +52,3 @@ class Ticking:
         rising = min(seconds, self._ramp)
         step = self._rate // (self._ramp + 1)
         return step * rising * (rising + 1) // 2 + self._rate * (seconds - rising)
-
-
-def _seconds(text: str) -> int:
-    """Return a time that Spark takes, like ``5s`` or ``1min``, in whole seconds."""
-    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-    return int(int(found[1]) * SECONDS.get(found[2], 0.0)) if found else 0
