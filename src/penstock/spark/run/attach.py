@@ -131,7 +131,7 @@ def _attach(system: System, change: Grown, interval: Mapping[str, float]) -> Non
         runner.end(system.hosts[unit.host])
         again.append(go_on(ready[unit.name], unit, [Border.of(system.compiled[unit.name])]))
     # Writers go on meanwhile: where readers begin, and how many rows there are before that, is of one moment.
-    noted = noted_of_logs(system.deployment.place)
+    noted = noted_of_logs(system.deployment.place) if _read_logs(system, change) else {}
     fresh = [attrs.evolve(unit, begins=_begins(system, change, unit, noted)) for unit in change.fresh]
     since = {**system.claim.since, **_since(system, change, fresh, noted)}
 
@@ -209,6 +209,13 @@ def exits(network: Network, part: Fragment) -> tuple[frozenset[str], tuple[tuple
 
 Noted = Mapping[str, tuple[int, int | None]]
 """By operator the rows that its log has had, and before which of its batches, as of `noted_of_logs`."""
+
+
+def _read_logs(system: System, change: Grown) -> bool:
+    """Whether a new unit reads what runs already."""
+    mine = {name for unit in change.fresh for name in unit.fragment.operators}
+    before = system.deployment.network.operators
+    return any(s.reader in mine and s.writer in before for s in change.deployment.network.streams)
 
 
 def _begins(system: System, change: Grown, unit: Unit, noted: Noted) -> dict[str, int]:
