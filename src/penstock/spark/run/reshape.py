@@ -87,7 +87,7 @@ class Border:
             query,
             ended,
             head,
-            _joined([{name: at} for name, at in zip(query.inputs, offsets, strict=True)], query.name),
+            _joined([{name: at} for name, at in zip(query.inputs, offsets, strict=True)], f"{query.name} has"),
             {name: spec.checkpoint / "sources" / str(number) for number, name in enumerate(order)},
             (_own(query, manifest["frontiers"]), _own(query, report.get("frontiers", {}))),
             manifest["latest"],
@@ -111,7 +111,7 @@ def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
     mine = next((each for each in before if each.query.name == unit.name), None)
     # What was recalled belongs to the unit that it was recalled for.
     known = [{n: at for n, at in each.lines.items() if each is mine or n != RECALLED} for each in before]
-    lines = _joined(known, " and ".join(each.query.name for each in before))
+    lines = _joined(known, " and ".join(each.query.name for each in before) + " have")
     seen = {n: place for each in before for n, place in each.seen.items() if each is mine or n != RECALLED}
     counted = [*(folder / "batches" / unit.name).numbers(), read_history(folder).upto.get(unit.name, 0) - 1]
     batch = max([*(each.batch for each in before), *counted])
@@ -181,7 +181,7 @@ def _joined(parts: Sequence[Mapping[str, str]], whose: str) -> dict[str, str]:
     for part in parts:
         for name, value in part.items():
             if found.setdefault(name, value) != value:
-                raise EngineError(f"{whose} has come to different positions in {name!r}")
+                raise EngineError(f"{whose} come to different positions in {name!r}")
     return found
 
 
