@@ -379,6 +379,24 @@ def test_what_came_while_a_run_was_stopped_waits_from_the_first_look_on(tmp_path
     assert seen.unsure == {"events"}
 
 
+def test_topics_by_a_pattern_have_the_rates_that_batches_show(tmp_path: Path) -> None:
+    """Where nothing tells what waits in topics, what batches read of them has entered."""
+    made = system(tmp_path)
+    graph, first, now = made.deployment.network, made.compiled["first"], time.time()
+    source = attrs.evolve(graph.sources["events"], format="kafka", options={"subscribePattern": "e.*"})
+    made.deployment = attrs.evolve(
+        made.deployment, network=Network.of("two", [source], graph.operators.values(), graph.sinks.values())
+    )
+    made.compiled["first"], watch = attrs.evolve(first, inputs=("events",)), Observer(made)
+    entered = []
+    for number in range(3):
+        batch(made, "first", number, now - 0.6 + 0.2 * number, 0.1)
+        report(made, "first", number, now - 0.6 + 0.2 * number, 0.1)
+        entered.append(watch.look([], [], {}, {}).entered["events"])
+        time.sleep(0.1)
+    assert entered[-1] > 0
+
+
 def test_what_leaves_a_query_is_put_out_before_it_is_read(tmp_path: Path) -> None:
     """An operator in front of a log has put out what its batches wrote there, also while nobody has read it."""
     made = system(tmp_path)

@@ -91,7 +91,8 @@ class Queues:
 
     def counted(self, unit: str, source: str) -> bool:
         """Whether what waits at a source can be known at all."""
-        return self.looked_at(unit, source) or self._system.deployment.network.sources[source].format == "kafka"
+        about = self._system.deployment.network.sources[source]
+        return self.looked_at(unit, source) or (about.format == "kafka" and _told(about))
 
     def logged(self, batch: Batch) -> None:
         """Take in what a batch wrote to logs; in real-time mode there are none."""
