@@ -213,7 +213,7 @@ def _check_event_time(network: Network, operator: Operator) -> None:
     for name in sorted(lineage(network)[operator.name]):
         if network.sources[name].time is None and not network.sources[name].scheduled:
             raise InputError(
-                f"a {operator.kind} needs event time, but source {name!r} names no time column",
+                f"kind {operator.kind!r} needs event time, but source {name!r} names no time column",
                 at=f"sources.{name}.time",
                 hint='e.g. time = "at"',
             )
