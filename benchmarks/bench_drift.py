@@ -160,15 +160,15 @@ def main() -> None:
     options.add_argument("--runs", type=int, nargs="*", default=[1, 2, 3, 4, 5, 6], help="numbers")
     options.add_argument("--out", type=Path, default=RESULTS / "drift.json")
     given = options.parse_args()
+    head = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    revision = subprocess.run(head, capture_output=True, text=True).stdout.strip()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     found = []
     for number in given.runs:
         found.append(plain(measure(number)))
         print(json.dumps({key: found[-1][key] for key in ("run", "case", "drift_after")}), marks(found[-1]), flush=True)
-    head = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    revision = subprocess.run(head, capture_output=True, text=True).stdout.strip()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=1))
-    given.out.with_suffix(".md").write_text(page(found, f"{platform.machine()}, two cores, revision {revision}"))
+        given.out.write_text(json.dumps(found, indent=1))
+        given.out.with_suffix(".md").write_text(page(found, f"{platform.machine()}, two cores, revision {revision}"))
 
 
 if __name__ == "__main__":
