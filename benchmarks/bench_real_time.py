@@ -82,12 +82,23 @@ def network(hops: int, topics: tuple[str, str], cost: float) -> Network:
 
 
 class Feeder(threading.Thread):
-    """Puts numbered rows into a topic at even times, at rates (rows/s) that hold from some time on (s)."""
+    """Puts numbered rows into a topic at rates (rows/s) that hold from some time on (s).
 
-    def __init__(self, client: Mapping[str, str], topic: str, rates: Mapping[float, float], key: str = "n") -> None:
+    At even times, or as many as are due at a time after a ``pause`` (s), which takes less of a core.
+    """
+
+    def __init__(
+        self,
+        client: Mapping[str, str],
+        topic: str,
+        rates: Mapping[float, float],
+        key: str = "n",
+        pause: float | None = None,
+    ) -> None:
         super().__init__(daemon=True)
         self.topic, self.rates, self.key, self.ended, self.begun = topic, rates, key, threading.Event(), 0.0
-        self._producer = Producer({**client, "linger.ms": 0})
+        self._pause = 0.5 / max(rates.values()) if pause is None else pause
+        self._producer = Producer({**client, "linger.ms": 0 if pause is None else 5})
 
     def due(self, now: float) -> float:
         """Return how many rows there are by a time (s)."""
@@ -104,7 +115,7 @@ class Feeder(threading.Thread):
                 self._producer.produce(self.topic, json.dumps({self.key: sent}).encode())
                 sent += 1
             self._producer.poll(0)
-            time.sleep(0.5 / max(self.rates.values()))
+            time.sleep(self._pause)
         self._producer.flush(30)
 
 

@@ -12,7 +12,8 @@ import attrs
 import numpy as np
 import pytest
 
-from penstock.cluster import Cluster, SparkSettings
+from penstock.cluster import Cluster, Placement, SparkSettings
+from penstock.control.job import Job
 from penstock.control.learned import learned, measured_rates
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
@@ -41,6 +42,7 @@ KNOWN = Statistics(
     operators={n: OperatorStatistics(cost=(0.0005,), selectivity=(share,), error=0.02) for n, share in BEFORE.items()},
     hosts=dict.fromkeys(("h1", "h2", "h3"), HOST),
 )
+JOB = Job(NETWORK, CLUSTER, Placement(PLACEMENT), "", KNOWN)
 RATES = Rates.of(1.0, {"s": [200.0 + k % 5 * 300 for k in range(60)]})
 
 
@@ -90,7 +92,7 @@ def shares(found: Statistics) -> dict[str, float]:
 )
 def test_selectivities_are_what_came_out_of_what_went_in(run: Outcome, rates: Rates | None) -> None:
     """However long a run was, and whatever was expected of it, its own counts tell which share passes."""
-    found = shares(learned(NETWORK, CLUSTER, PLACEMENT, run, rates, KNOWN))
+    found = shares(learned(JOB, run, rates))
     assert found == pytest.approx({"f": 0.5, "g": 0.8}, rel=0.01)
 
 
@@ -110,7 +112,7 @@ def test_joins_are_learned_at_the_level_at_which_tuples_came() -> None:
     run = Outcome(EPOCH, batches, {}, {}, {}, 60.0)
     longer = Rates.of(1.0, {name: np.tile(came.of_source(name), 3) for name in came.sources})
     for rates in (came, came.scaled(0.5), longer, None):
-        found = learned(network, CLUSTER, {"j": "h1"}, run, rates, known)
+        found = learned(Job(network, CLUSTER, Placement({"j": "h1"}), "", known), run, rates)
         assert shares(found) == pytest.approx({"j": share}, rel=0.02)
 
 
@@ -131,8 +133,9 @@ def test_rows_that_begin_late_teach_what_they_would_have_taught_at_once() -> Non
     complete = attrs.evolve(network.operators["j"], cost=row.cost, selectivity=row.selectivity)
     model = load_model(network.having([complete]), rates)
     pairs = float(model.arrivals[model.stream_index["j->o"]].sum()) / 0.002
+    job = Job(network, CLUSTER, Placement({"j": "h1"}), "", known)
     for expected in (rates, rates.scaled(0.5), None):
-        found = learned(network, CLUSTER, {"j": "h1"}, Outcome(EPOCH, batches, {}, {}, {}, 60.0), expected, known)
+        found = learned(job, Outcome(EPOCH, batches, {}, {}, {}, 60.0), expected)
         assert shares(found) == pytest.approx({"j": 40 * 40 / pairs}, rel=0.02)
 
 
@@ -158,7 +161,7 @@ def test_measured_rates_begin_when_the_run_did(even: bool) -> None:
 
 def test_hosts_on_which_nothing_ran_stay_as_they_were() -> None:
     """What was known of other hosts of the cluster is not forgotten."""
-    found = learned(NETWORK, CLUSTER, PLACEMENT, outcome(60), RATES, KNOWN).hosts
+    found = learned(JOB, outcome(60), RATES).hosts
     assert found["h3"] == HOST
     assert found["h2"].overhead == pytest.approx(0.2, rel=0.05)
 
@@ -168,8 +171,9 @@ def test_queries_that_were_attached_teach_nothing_here() -> None:
     run = outcome(60)
     other = Batch("q", 0, EPOCH, 0.5, 100, {"s->q": (100, 0)}, state={"s->q": (10, 0.1)})
     known = attrs.evolve(KNOWN, operators={**KNOWN.operators, "q": OperatorStatistics(cost=(0.1,))})
-    found = learned(NETWORK, CLUSTER, PLACEMENT, attrs.evolve(run, batches=[*run.batches, other]), RATES, known)
-    assert found.hosts == learned(NETWORK, CLUSTER, PLACEMENT, run, RATES, known).hosts
+    job = attrs.evolve(JOB, statistics=known)
+    found = learned(job, attrs.evolve(run, batches=[*run.batches, other]), RATES)
+    assert found.hosts == learned(job, run, RATES).hosts
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(3, 1), (60, 0)])

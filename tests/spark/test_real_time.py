@@ -328,14 +328,17 @@ options = { topic = "out" }
 """
 
 
-def test_what_needs_batches_is_refused_before_a_host_starts(penstock: Any, tmp_path: Path) -> None:
-    """Statistics from a run need micro-batches, and are refused by name."""
-    (tmp_path / "n.toml").write_text(NETWORK_FILE)
+def test_statistics_of_a_run_in_two_modes_are_refused_before_a_host_starts(penstock: Any, tmp_path: Path) -> None:
+    """Batches teach by their sizes and single rows by their queues: where a run has both, a query is named."""
+    timed = NETWORK_FILE.replace('"n int"', '"n int, at timestamp"\ntime = "at"')
+    timed = timed.replace('all"\nformat', 'sums"\nformat')
+    sums = '[operators.sums]\nkind = "aggregate"\ninput = "all"\nwindow = 1\nselect = "sum(n) AS n"\ncost = 0.001\n'
+    (tmp_path / "n.toml").write_text(timed + sums)
     (tmp_path / "c.toml").write_text('[hosts.h1]\n[spark]\nmode = "real-time"\nkafka = { bootstrap = "127.0.0.1:1" }\n')
-    given = ["run", tmp_path / "n.toml", "--cluster", tmp_path / "c.toml", "--placement", "all=h1"]
+    given = ["run", tmp_path / "n.toml", "--cluster", tmp_path / "c.toml", "--placement", "all=h1,sums=h1"]
     done = penstock(*given, "--learn", "s.json", "--for", "5", "--directory", tmp_path / "run")
     assert done.code == 2
-    assert "--learn: learns from micro-batches only" in done.err
+    assert "--learn: learns from runs in one mode, and here query 'sums' on h1 runs in micro-batches" in done.err
 
 
 @pytest.mark.spark

@@ -141,9 +141,9 @@ def command(
     cluster = cluster.crowded(sorted(set(placed.values())), hosts.cores_here())
     job = Job(
         network=graph, cluster=cluster, placement=placed, folder=folder, rates=expected, keep=fractions,
-        statistics=Record.of_user().applied(known, cluster), scheduled=inputs.rates is not None,
-        shedder=_shedder(drop, graph, cluster, placed, known), seconds=end.seconds, once=end.once, seed=answer.seed,
-        young=YOUNG if any(cluster.hosts[name].spark is None for name in placed.values()) else 0.0,
+        statistics=Record.of_user().applied(known, cluster), scheduled=inputs.rates is not None, once=end.once,
+        shedder=_shedder(drop, graph, cluster, placed, known), seconds=end.seconds, seed=answer.seed,
+        young=YOUNG * any(cluster.hosts[name].spark is None for name in placed.values()), teach=end.learn is not None,
     )  # fmt: skip
     told = _modes(graph, cluster, placed, end)
     with common.progress() as tell:
@@ -165,7 +165,7 @@ def _learn(job: Job, done: Done, out: str) -> None:
     from penstock.control.record import Record
 
     try:
-        told = learned(job.network, job.cluster, job.placement, done.outcome, done.rates, job.statistics)
+        told = learned(job, done.outcome, done.rates)
     except EngineError as error:
         common.say(f"penstock: no: --learn {out}: not written, since this run tells too little: {error}")
         raise typer.Exit(1) from error
@@ -228,9 +228,10 @@ def _modes(graph: Network, cluster: Cluster, placed: Placement, end: EndOptions)
     if cluster.spark.mode != "real-time":
         return {}
     found = modes(graph, placed, cluster.spark, once=end.once)
-    if end.learn is not None and any(each.why is None for each in found):
+    if end.learn is not None and len({each.name for each in found}) > 1:
+        why = next(each.says for each in found if each.why is not None)
         hint = "set mode = 'micro-batch' for that run"
-        raise InputError("learns from micro-batches only", at="--learn", hint=hint)
+        raise InputError(f"learns from runs in one mode, and here {why}", at="--learn", hint=hint)
     for each in found:
         common.say(each.says)
     rows = {

@@ -66,6 +66,8 @@ class Job:
         Of the prediction's interval.
     young
         Seconds in which the code of hosts is young, since they were started for it.
+    teach
+        Whether statistics are to be learned from it.
     """
 
     network: Network
@@ -82,6 +84,7 @@ class Job:
     trigger: float | None = None
     seed: int = 0
     young: float = 0.0
+    teach: bool = False
 
     @property
     def real_time(self) -> frozenset[str]:
@@ -156,6 +159,7 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
         everything=job.once,
         live=job.shedder is not None,
         about=job.setting.document(),
+        teach=job.teach,
     )
     for text in engine.retrying(deployment):
         say(text)

@@ -2,49 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.cluster import Cluster
 from penstock.errors import EngineError
 from penstock.load import Statistics
 from penstock.network import Network
 from penstock.workload import Rates
 
 if TYPE_CHECKING:
+    from penstock.control.job import Job
     from penstock.spark.run import Outcome
 
 
-def learned(
-    network: Network,
-    cluster: Cluster,
-    placement: Mapping[str, str],
-    outcome: Outcome,
-    rates: Rates | None,
-    statistics: Statistics,
-) -> Statistics:
-    """Return statistics as a run showed them: overhead and factor of its hosts, selectivities.
+def learned(job: Job, outcome: Outcome, rates: Rates | None) -> Statistics:
+    """Return statistics as a job's run showed them: overhead and factor of its hosts, selectivities.
 
     Rates that were expected say when tuples came, its batches how many. Its beginning does not count as far as its
-    batches show that code was young: the rule of all calibration in place.
+    batches show that code was young: the rule of all calibration in place. In real-time mode factors are those of hosts
+    where rows queued, once their code was no longer young.
 
     Raises
     ------
     EngineError
-        If a host had too few batches, or all of one size, and nothing is known of it.
+        If a host had too few batches, or all of one size, and nothing is known of it; in real-time mode if rows queued
+        nowhere.
     """
-    from penstock.spark.calibrate import calibrate_in_place
+    from penstock.spark.calibrate import calibrate_by_queues, calibrate_in_place
 
-    came = measured_rates(network, outcome)
+    network = job.network
+    came = measured_rates(network, outcome, even=bool(job.real_time))
     if came is None:
         raise EngineError("nothing to learn from: no tuple came")
     if rates is not None:
         rates = rates.until(came.duration)
         came = Rates.of(rates.period, {name: _as_many(rates, came, name) for name in rates.sources}, rates.start)
-    return calibrate_in_place(statistics, network, cluster, placement, outcome, came)
+    if job.real_time:
+        return calibrate_by_queues(attrs.evolve(job.setting, rates=came), outcome, job.young)
+    return calibrate_in_place(job.statistics, network, job.cluster, job.placement, outcome, came)
 
 
 def _as_many(rates: Rates, came: Rates, source: str) -> Array:

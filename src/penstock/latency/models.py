@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 
 import attrs
@@ -9,7 +10,7 @@ import attrs
 from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.files import suggest
-from penstock.latency.batches import microbatch_estimate
+from penstock.latency.batches import BatchHosts, microbatch_estimate
 from penstock.latency.estimate import Estimate
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
@@ -19,6 +20,21 @@ from penstock.load import LoadModel, Statistics
 from penstock.network import Network
 
 Model = Callable[[LoadModel, Mapping[str, str], Cluster, Statistics | None], Estimate]
+
+
+def in_place(model: Model) -> Model:
+    """Return a model of single tuples whose hosts are as fast as statistics say that they are in place."""
+
+    @functools.wraps(model)
+    def estimate(
+        load: LoadModel, placement: Mapping[str, str], cluster: Cluster, statistics: Statistics | None = None
+    ) -> Estimate:
+        hosts = BatchHosts.of(statistics, cluster)
+        known = {} if statistics is None else statistics.hosts
+        paced = hosts.paced(cluster) if any(row.factor != 1 for row in known.values()) else cluster
+        return model(load, placement, paced, statistics)
+
+    return estimate
 
 
 def _without_count_joins(network: Network) -> bool:
@@ -47,10 +63,10 @@ class Row:
 
 
 MODELS: Mapping[str, Row] = {
-    "mace": Row(mace, lambda _: True, second="pipelined"),
-    "pipelined": Row(pipelined, _without_count_joins, second="mace"),
+    "mace": Row(in_place(mace), lambda _: True, second="pipelined"),
+    "pipelined": Row(in_place(pipelined), _without_count_joins, second="mace"),
     "microbatch": Row(microbatch_estimate),
-    "sharing": Row(sharing),
+    "sharing": Row(in_place(sharing)),
 }
 
 

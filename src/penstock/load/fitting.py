@@ -288,14 +288,19 @@ def warm_from(batches: HostBatches) -> int:
     most = min(len(batches) // 2, int(np.searchsorted(np.cumsum(batches.load), batches.load.sum() / 2)))
     half = batches.since(most)
     ratio = batches.ratios(fit(*((half.load, half.took) if half.telling else (batches.load, batches.took))))
-    best, least = 0, math.inf
-    for first in range(most + 1):
-        if not batches.since(first).telling:
-            break
-        rest = ratio[first:]
-        error = float(((rest - rest.mean()) ** 2).sum()) / len(rest) ** 2
-        if error < least - 1e-15:
-            best, least = first, error
+    while most and not batches.since(most).telling:
+        most -= 1
+    return least_unsteady(ratio, most)
+
+
+def least_unsteady(ratio: Array, most: int) -> int:
+    """Return how many of a row's first numbers, at most, to leave out for the mean of the others to be surest."""
+    rests = [ratio[first:] for first in range(most + 1)]
+    errors = [float(((rest - rest.mean()) ** 2).sum()) / len(rest) ** 2 for rest in rests]
+    best = 0
+    for first, error in enumerate(errors):
+        if error < errors[best] - 1e-15:
+            best = first
     return best
 
 

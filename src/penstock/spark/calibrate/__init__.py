@@ -2,7 +2,8 @@
 
 First pass: each operator alone, as batch jobs over sample rows; the cost is the slope of job time over rows, warm.
 Second pass: the whole network in place, on warm hosts and under batches as large as a burst makes them; the time of
-a host's batches against the work in them gives its overhead per batch and the factor of in-place costs.
+a host's batches against the work in them gives its overhead per batch and the factor of in-place costs. In real-time
+mode there are none, and rows that queue give the factor.
 """
 
 from penstock.spark.calibrate.alone import calibrate_alone
@@ -15,12 +16,14 @@ from penstock.spark.calibrate.in_place import (
     measured_state,
     too_few,
 )
+from penstock.spark.calibrate.queued import calibrate_by_queues
 from penstock.spark.calibrate.samples import read_samples
 from penstock.spark.calibrate.slope_of import Precision
 
 __all__ = [
     "Precision",
     "calibrate_alone",
+    "calibrate_by_queues",
     "calibrate_in_place",
     "host_batches",
     "mean_speed",

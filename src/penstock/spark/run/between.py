@@ -6,6 +6,9 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from penstock.arrays import Array
 from penstock.errors import InputError
 from penstock.spark.compile import Deployment, PromptQuery, Query
 from penstock.spark.compile.graph import Graph
@@ -38,6 +41,18 @@ def taken_from_topics(deployment: Deployment, queries: Sequence[Query], written:
                     if stream.reader in query.fragment.operators and stream.share == 1:
                         taken[stream.name] = written.get(way.name, 0) - left
     return taken
+
+
+def rows_between(deployment: Deployment, queries: Sequence[Query]) -> dict[str, tuple[Array, Array]]:
+    """Return by operator when the topic behind its query had each row, and the rows' stimulus times (s since 1970)."""
+    found = {}
+    for way in (way for query in queries if isinstance(query, PromptQuery) for way in query.messages.ways):
+        if not way.sink:
+            with RowTopic(deployment.client, way.topic, way.label) as topic:
+                rows = [(row.visible / 1e3, row.stimulus / 1e6) for row in topic.rows(topic.begins())]
+            visible, stimulus = np.array(rows, float).reshape(-1, 2).T
+            found[way.name] = visible, stimulus
+    return found
 
 
 def clean_topics(deployment: Deployment, queries: Sequence[Query]) -> None:

@@ -31,7 +31,7 @@ from penstock.spark.compile import (
 )
 from penstock.spark.compile.sql import computes
 from penstock.spark.connection import Connection
-from penstock.spark.run.between import check_slots
+from penstock.spark.run.between import check_slots, rows_between
 from penstock.spark.run.deaths import telling_deaths
 from penstock.spark.run.ended import Heard
 from penstock.spark.run.folder import claim as claimed_by
@@ -74,6 +74,8 @@ class Ways(TypedDict, total=False):
         Operators that are queries of their own, so that they can move alone.
     about
         What the folder tells those who look on.
+    teach
+        Whether the outcome is to have the rows between queries in real-time mode.
     """
 
     keep: Mapping[str, float] | None
@@ -81,6 +83,7 @@ class Ways(TypedDict, total=False):
     live: bool
     apart: Iterable[str]
     about: Document | None
+    teach: bool
 
 
 class Engine:
@@ -181,6 +184,7 @@ class Engine:
             everything=everything,
             live=sheddable(network, real_time) if live else frozenset(),
             about=ways.get("about"),
+            teach=ways.get("teach", False) and bool(real_time),
             apart=frozenset(ways.get("apart", ())),
             kafka=kafka,
             hop=self.cluster.spark.hop,
@@ -293,8 +297,14 @@ class Engine:
                 if system is not None:
                     system.fence()
             outcome = collect(system.deployment, system.queries, time.time() - begin)
-            down, missing = frozenset(system.down), dict(system.copies.missing)
-            return attrs.evolve(outcome, refused=refused, down=down, missing=missing, gone=system.gone)
+            return attrs.evolve(
+                outcome,
+                refused=refused,
+                down=frozenset(system.down),
+                missing=dict(system.copies.missing),
+                gone=system.gone,
+                between=rows_between(system.deployment, system.queries) if deployment.teach else {},
+            )
 
     def system(self, deployment: Deployment, prompt: bool, tell: Report, *, adopt: bool = False) -> System:
         """Take the folder over, compile all queries, and bring what an earlier run left in order.

@@ -102,6 +102,9 @@ class Outcome:
         Copies that were left out since their queries failed, and why.
     gone
         By topic, how many messages were gone when the run went on, of those that it had still to read.
+    between
+        By operator in real-time mode whose rows leave its query for another one, where that was asked for: when its
+        topic had each row, and the row's stimulus time (s since 1970); of rows since the last `KEPT` seconds.
     """
 
     epoch: float
@@ -117,6 +120,7 @@ class Outcome:
     down: frozenset[str] = frozenset()
     missing: Mapping[str, str] = attrs.field(factory=dict)
     gone: Mapping[str, int] = attrs.field(factory=dict)
+    between: Mapping[str, tuple[Array, Array]] = attrs.field(factory=dict)
 
     def latency(self, sink: str | None = None) -> Array:
         """Return the latencies (s) of the pairs of times at a sink, or at all; without those of the history."""
