@@ -284,7 +284,7 @@ def test_controller_at_work_is_reached(penstock, network, here, examples):
         assert admitted.document["placement"] == admitted.document["controller"]["decided"]["attach"]
         assert penstock("drain", "h2", "--json").document["done"]
         request = folder.path / "requests" / "stranger.json"
-        request.write_text(json.dumps({"kind": "stop", "token": "wrong"}))
+        request.write_text(json.dumps({"kind": "stop", "token": "wrong \ud800"}))
         reply = folder.path / "replies" / "stranger.json"
         while not reply.exists():
             assert time.monotonic() < end

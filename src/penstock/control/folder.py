@@ -209,7 +209,7 @@ class Folder:
                 path.unlink(missing_ok=True)
                 continue
             path.unlink(missing_ok=True)
-            if not hmac.compare_digest(shown.encode(), token.encode()):
+            if not hmac.compare_digest(shown.encode(errors="surrogatepass"), token.encode()):
                 self.reply(identity, {"done": False, "why": "wrong token"})
                 continue
             found.append(Request(identity, kind, document))
