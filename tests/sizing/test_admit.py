@@ -17,6 +17,7 @@ from penstock.errors import Infeasible, InputError
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.load import load_model
+from penstock.load.statistics import HostStatistics, Statistics
 from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.network.model import Growth
 from penstock.sizing.admit import admit, merged
@@ -72,6 +73,22 @@ def test_admission_by_pipelined_is_trying_every_host(seed: int) -> None:
     running, new, *known = case
     found = admit(runs(running, *known), new, 0.0, model="pipelined")
     assert found.after.total.worst == pytest.approx(best_of_all(*case, pipelined), abs=1e-9)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["mace", "pipelined"]))
+def test_hosts_do_what_was_measured_in_place(seed: int, model: str) -> None:
+    """Hosts on which rows take longer or shorter than alone are hosts of other capacities, for search and answer."""
+    running, new, rates, placement, cluster = random_admission(seed, joins=False)
+    factors = dict(zip(cluster.hosts, (0.6, 1.7, 1.0, 0.9), strict=False))
+    statistics = Statistics(hosts={name: HostStatistics(factor=factor) for name, factor in factors.items()})
+    hosts = [attrs.evolve(host, capacity=1 / (factors[name] / host.capacity)) for name, host in cluster.hosts.items()]
+    known = attrs.evolve(runs(running, rates, placement, cluster), statistics=statistics)
+    expected = admit(runs(running, rates, placement, cluster.having(hosts)), new, 0.3, model=model)
+    found = admit(known, new, 0.3, model=model)
+    assert (found.admitted, found.placement, found.after.total) == (
+        expected.admitted, expected.placement, expected.after.total,
+    )  # fmt: skip
 
 
 def test_large_query_is_never_worse_than_no_search() -> None:

@@ -227,6 +227,33 @@ def test_further_hosts_are_like_the_first_as_measured() -> None:
     assert Fleet.of(model, cluster, ["h1"], Statistics(hosts={"h1": hosts["h1"]})).names("h1", 3) == ["h1", "h2", "h3"]
 
 
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.5, 1.6]))
+def test_hosts_do_what_was_measured_in_place(seed: int, factor: float) -> None:
+    """A host on which rows take longer or shorter than alone is one of another capacity; what was given of it stays."""
+    model, bound = random_provision(seed, most=5)
+    known, like = Statistics(hosts={"h1": HostStatistics(factor=factor)}), Host(name="h1", capacity=0.8)
+    fleets = [
+        Fleet.of(model, Cluster.of([like]), ["h1"], known),
+        Fleet.of(model, Cluster.of([attrs.evolve(like, capacity=1 / (factor / 0.8))]), ["h1"]),
+    ]
+    try:
+        expected = provision(model, fleets[1], bound)
+    except Infeasible:
+        with pytest.raises(Infeasible):
+            provision(model, fleets[0], bound)
+        return
+    found = provision(model, fleets[0], bound)
+    assert (found.hosts, found.lower_bound, found.placement) == (
+        expected.hosts,
+        expected.lower_bound,
+        expected.placement,
+    )
+    assert found.estimate.total == expected.estimate.total
+    assert {host.capacity for host in found.cluster.hosts.values()} == {0.8}
+    assert set(found.cluster.hosts) == set(expected.cluster.hosts)
+
+
 @pytest.mark.parametrize(("count", "load", "bound"), [(61, 1.5, 3.0), (20, 1.8, 3.0)])
 def test_slower_models_find_even_placements(count: int, load: float, bound: float) -> None:
     """Many equal filters of one source go on two hosts that both keep up, also where they are too many to search."""

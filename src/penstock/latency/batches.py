@@ -130,6 +130,17 @@ class BatchHosts:
         return PlacedBatches(self, model, placement, queries, made)
 
 
+def in_time(cluster: Cluster, statistics: Statistics | None) -> tuple[Cluster, Statistics | None]:
+    """Return hosts with capacities such that load over capacity is time, and statistics without their factors.
+
+    So models that know nothing of factors have what was measured in place.
+    """
+    if statistics is None or all(row.factor == 1 for row in statistics.hosts.values()):
+        return cluster, statistics
+    hosts = {name: attrs.evolve(row, factor=1.0) for name, row in statistics.hosts.items()}
+    return BatchHosts.of(statistics, cluster).paced(cluster), attrs.evolve(statistics, hosts=hosts)
+
+
 @attrs.frozen(eq=False)
 class PlacedBatches:
     """The one model of batches: what hosts make of a placed network under given rates, and how far off that may be."""

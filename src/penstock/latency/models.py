@@ -10,7 +10,7 @@ import attrs
 from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.files import suggest
-from penstock.latency.batches import BatchHosts, microbatch_estimate
+from penstock.latency.batches import in_time, microbatch_estimate
 from penstock.latency.estimate import Estimate
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
@@ -29,10 +29,7 @@ def in_place(model: Model) -> Model:
     def estimate(
         load: LoadModel, placement: Mapping[str, str], cluster: Cluster, statistics: Statistics | None = None
     ) -> Estimate:
-        hosts = BatchHosts.of(statistics, cluster)
-        known = {} if statistics is None else statistics.hosts
-        paced = hosts.paced(cluster) if any(row.factor != 1 for row in known.values()) else cluster
-        return model(load, placement, paced, statistics)
+        return model(load, placement, *in_time(cluster, statistics))
 
     return estimate
 
@@ -101,6 +98,11 @@ def default_model(cluster: Cluster, network: Network, placement: Iterable[str] =
         at="--model",
         hint="--model microbatch takes all for micro-batches, which is slower than what runs",
     )
+
+
+def timed(name: str, cluster: Cluster, statistics: Statistics | None) -> tuple[Cluster, Statistics | None]:
+    """Return a cluster and statistics as a model sees them (`in_time`), for searches that weigh loads by themselves."""
+    return (cluster, statistics) if name == MODES["micro-batch"] else in_time(cluster, statistics)
 
 
 def model_of(name: str) -> Model:

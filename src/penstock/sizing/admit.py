@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from penstock.cluster import Placement
 from penstock.errors import InputError, locating
 from penstock.latency.estimate import Estimate
-from penstock.latency.models import above_backlog, model_of
+from penstock.latency.models import above_backlog, model_of, timed
 from penstock.load import load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
@@ -81,7 +81,8 @@ def admit(
     """
     if running.rates is None:
         raise InputError("admission needs the rates of all sources", at="rates")
-    network, cluster, placement, rates = running.network, running.cluster, running.placement, running.rates
+    network, placement, rates = running.network, running.placement, running.rates
+    cluster, statistics = timed(model, running.cluster, running.statistics)
     for part in (network, new):
         part.check_costs()  # The whole would name one file for both.
     whole = merged(network, new)
@@ -90,13 +91,13 @@ def admit(
     decide = model_of(model)
 
     def estimate(added: Mapping[str, str]) -> Estimate:
-        return decide(loads, Placement({**placement, **added}), cluster, running.statistics)
+        return decide(loads, Placement({**placement, **added}), cluster, statistics)
 
     def excess(found: Estimate) -> float:
         over = [found.sinks[name].worst - limit for name, limit in limits.items()]
         return max(found.total.worst - bound, *over) if over else found.total.worst - bound
 
-    search = Candidates(loads, whole, tuple(new.operators), placement, cluster, running.statistics)
+    search = Candidates(loads, whole, tuple(new.operators), placement, cluster, statistics)
     if model == "mace" and cluster.free_links and not limits:
         where, exhaustive = search.by_waits()
         after = estimate(search.named(where))
@@ -104,7 +105,7 @@ def admit(
         where, after, exhaustive = search.by_estimates(estimate, excess, bound if above_backlog(model, whole) else None)
     before = None
     if network.operators:
-        before = decide(load_model(network, rates.only(network.sources)), placement, cluster, running.statistics)
+        before = decide(load_model(network, rates.only(network.sources)), placement, cluster, statistics)
     return Admission(
         admitted=excess(after) <= TIE,
         bound=bound,

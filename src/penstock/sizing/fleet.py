@@ -11,6 +11,7 @@ import attrs
 from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.files import suggest
+from penstock.latency.models import timed
 from penstock.load import LoadModel, Statistics
 
 
@@ -93,3 +94,14 @@ class Fleet:
                 for name in self.names(like, len(cluster.hosts)):
                     hosts.setdefault(name, known.hosts[like])
         return attrs.evolve(known, hosts=hosts)
+
+    def timed(self, model: str) -> Fleet:
+        """Return the fleet as a latency model sees it (see `penstock.latency.models.timed`)."""
+        cluster, known = timed(model, self.cluster, self.known)
+        return attrs.evolve(self, cluster=cluster, known=known)
+
+    def as_given(self, cluster: Cluster) -> Cluster:
+        """Return a cluster of hosts of a fleet with what was given of them."""
+        like = {name: each for each in self.like for name in self.names(each, len(cluster.hosts) + len(self.named) + 1)}
+        hosts = {name: self.cluster.hosts[name if name in self.named else like[name]] for name in cluster.hosts}
+        return cluster.having(attrs.evolve(host, name=name) for name, host in hosts.items())

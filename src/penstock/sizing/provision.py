@@ -141,6 +141,14 @@ def provision(
     Infeasible
         If no number of hosts is enough.
     """
+    found = _provided(model, fleet.timed(name), bound, name, place, improve)
+    return attrs.evolve(found, cluster=fleet.as_given(found.cluster))
+
+
+def _provided(
+    model: LoadModel, fleet: Fleet, bound: float, name: str, place: Place | None, improve: Place | None
+) -> Provision:
+    """Return the answer for a fleet as the model sees it."""
     decide = model_of(name)
 
     def estimate(placement: Placement, made: Cluster) -> Estimate:
