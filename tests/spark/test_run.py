@@ -576,6 +576,7 @@ def test_calibrate_in_place(tmp_path: Path, penstock: Any) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_operators_that_no_sample_row_reaches_are_unmeasured(here: Path, penstock: Any) -> None:
     """Where a filter lets no row of the sample through, what is behind it has neither cost nor selectivity: null."""
     (here / "network.toml").write_text(re.sub("where = .*", """where = "kind = 'nothing'\"""", CLICKS))
