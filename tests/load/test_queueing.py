@@ -39,6 +39,7 @@ def test_where_nothing_queues_nothing_is_told() -> None:
     assert told_by_queues([served(bursts(500, 400), 0.001, 0.001)]) is None
     assert told_by_queues([Passed(np.zeros(0), np.zeros(0), 0.001)]) is None
     assert told_by_queues([]) is None
+    assert told_by_queues([served(bursts(1400.0, 300.0), 0.001, 0.0)]) is None
 
 
 def test_rows_of_other_queries_count_while_one_queues() -> None:

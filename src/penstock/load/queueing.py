@@ -71,16 +71,17 @@ def told_by_queues(
         at.append(edges[:-1])
         took.append(np.full(count, PIECE))
         work.append(np.sum(done, axis=0))
-    if sum(map(len, at)) < FEWEST:
-        return None
-    begins, lengths, loads = (np.concatenate(each) for each in (at, took, work))
+    begins, lengths, loads = (np.concatenate([np.zeros(0), *each]) for each in (at, took, work))
+    # Of what nothing is said to cost no factor can be told.
     some = loads > 0
+    if some.sum() < FEWEST:
+        return None
     begins, lengths, loads = begins[some], lengths[some], loads[some]
     ratio = np.log(lengths / loads)
     first = least_unsteady(ratio, len(ratio) // 2)
     ratio, begins = ratio[first:], begins[first:]
     factor = float(lengths[first:].sum() / loads[first:].sum())
-    error = float(ratio.std(ddof=1) / np.sqrt(len(ratio))) if len(ratio) > 1 else 1.0
+    error = float(ratio.std(ddof=1) / np.sqrt(len(ratio)))
     return attrs.evolve(
         before or HostStatistics(), factor=factor, error=error, unrest=unrest(begins, ratio), correlation=0.0
     )
