@@ -195,8 +195,11 @@ class Situation:
             if name in self.row:
                 target.setdefault(int(self.unit[self.row[name]]), host)
         found = {name: host for name, host in placement.items() if name not in self.row}
-        for unit, host in target.items():
-            found |= dict.fromkeys((self.seen.operators[k] for k in np.flatnonzero(self.unit == unit)), host)
+        place = np.full(int(self.unit.max(initial=-1)) + 1, len(target))
+        place[[*target]] = np.arange(len(target))
+        order = np.argsort(place[self.unit], kind="stable")
+        for k in order[: np.count_nonzero(place[self.unit] < len(target))].tolist():
+            found[self.seen.operators[k]] = target[int(self.unit[k])]
         return found
 
     def moving(self, names: Iterable[str]) -> int:
