@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
 import attrs
 import numpy as np
 import pytest
@@ -91,6 +96,35 @@ def test_a_run_without_queues_teaches_nothing() -> None:
     """Where rows queued on no host it is an error that says so."""
     with pytest.raises(EngineError, match="rows queued on no host"):
         learned(JOB, outcome(400, 0.0008, 0.0008), None)
+
+
+def test_a_run_in_real_time_mode_writes_what_it_taught(
+    penstock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--learn writes the factors of hosts where rows queued once their code was warm, and estimate takes them."""
+    monkeypatch.setattr("penstock.spark.hosts.start_hosts", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("penstock.spark.run.Engine", lambda *_: None)
+    monkeypatch.setattr("penstock.control.job.execute", lambda *_, **__: outcome(1500, 0.0008, 0.0004))
+    monkeypatch.setattr("penstock.control.forecast.YOUNG", 11.0)
+    (tmp_path / "n.toml").write_text(
+        'name = "n"\n[sources.s]\nformat = "kafka"\nschema = "n int"\noptions = { subscribe = "in" }\n'
+        '[operators.f]\nkind = "filter"\ninput = "s"\nwhere = "n % 2 = 0"\ncost = 0.0005\nselectivity = 0.5\n'
+        '[operators.g]\nkind = "delay"\ninput = "f"\ncost = 0.001\nselectivity = 1\n'
+        '[sinks.o]\ninput = "g"\nformat = "kafka"\noptions = { topic = "out" }\n'
+    )
+    (tmp_path / "c.toml").write_text(
+        '[hosts.h1]\n[hosts.h2]\n[spark]\nmode = "real-time"\nkafka = { bootstrap = "127.0.0.1:1" }\n'
+    )
+    out, given = tmp_path / "out.json", [tmp_path / "n.toml", "--cluster", tmp_path / "c.toml"]
+    words = ["--placement", "f=h1,g=h2", "--for", 40, "--directory", tmp_path / "run", "--json"]
+    done = penstock("run", *given, *words, "--learn", out)
+    assert done.code == 0, done.err
+    hosts = json.loads(out.read_text())["hosts"]
+    assert (list(hosts), hosts["h1"]["factor"]) == (["h1"], pytest.approx(1.6, rel=0.02))
+    asked = [*given, "--placement", "f=h1,g=h2", "--rates", "s=1500", "--duration", 10, "--json"]
+    alone, told = (penstock("estimate", *asked, *more) for more in ([], ["--statistics", out]))
+    assert alone.document["worst"] == 0
+    assert told.document["worst"] == pytest.approx(10 * (1500 * 0.0008 - 1), rel=0.1)
 
 
 @pytest.mark.parametrize("name", sorted(MODELS.keys() - {"microbatch"}))
