@@ -20,6 +20,9 @@ from penstock.spark.shipped.place import Place
 KEPT = 600.0
 """How long (s) rows between queries stay, at least, where a query may ask what it has written."""
 
+MOST = 1_000_000
+"""Rows of a topic that are looked at to learn from them, at most."""
+
 
 def taken_from_topics(deployment: Deployment, queries: Sequence[Query], written: Mapping[str, int]) -> dict[str, int]:
     """Return how many rows each stream out of a query in real-time mode brought its reader.
@@ -44,12 +47,17 @@ def taken_from_topics(deployment: Deployment, queries: Sequence[Query], written:
 
 
 def rows_between(deployment: Deployment, queries: Sequence[Query]) -> dict[str, tuple[Array, Array]]:
-    """Return by operator when the topic behind its query had each row, and the rows' stimulus times (s since 1970)."""
+    """Return by operator when the topic behind its query had each row, and the rows' stimulus times (s since 1970).
+
+    Those of the last `KEPT` seconds or more, the latest `MOST`.
+    """
     found = {}
     for way in (way for query in queries if isinstance(query, PromptQuery) for way in query.messages.ways):
         if not way.sink:
             with RowTopic(deployment.client, way.topic, way.label) as topic:
-                rows = [(row.visible / 1e3, row.stimulus / 1e6) for row in topic.rows(topic.begins())]
+                ends = topic.ends()
+                begin = {number: max(at, ends[number] - MOST // len(ends)) for number, at in topic.begins().items()}
+                rows = [(row.visible / 1e3, row.stimulus / 1e6) for row in topic.rows(begin, ends)]
             visible, stimulus = np.array(rows, float).reshape(-1, 2).T
             found[way.name] = visible, stimulus
     return found
