@@ -82,8 +82,10 @@ def told_by_queues(
     ratio, begins = ratio[first:], begins[first:]
     factor = float(lengths[first:].sum() / loads[first:].sum())
     error = float(ratio.std(ddof=1) / np.sqrt(len(ratio)))
+    # Nothing tells of the core's speed: what rows took from one stretch to another stands for how that wanders, too.
+    steady = unrest(begins, ratio)
     return attrs.evolve(
-        before or HostStatistics(), factor=factor, error=error, unrest=unrest(begins, ratio), correlation=0.0
+        before or HostStatistics(), factor=factor, error=error, unrest=steady, wander=steady, correlation=0.0
     )
 
 
