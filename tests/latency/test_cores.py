@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.latency.batches import BatchHosts
-from penstock.latency.cores import FEWEST, alone, beside, covered
+from penstock.latency.cores import FEWEST, alone, beside
 from penstock.load import Statistics, load_model
+from penstock.load.spans import covered
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator, Sink, Source
 from penstock.workload import Rates

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.latency.cores import covered
+from penstock.load.spans import covered
 from penstock.monitor.board import BINS, Board, Latencies, step_of, summary, tail
 
 

@@ -12,7 +12,7 @@ from penstock.cluster import Cluster
 from penstock.control.prediction import Prediction
 from penstock.control.speeds import speeds_of
 from penstock.files import Document
-from penstock.latency.cores import covered
+from penstock.load.spans import covered
 from penstock.load.statistics import HostStatistics
 
 if TYPE_CHECKING:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
+
+from penstock.load.spans import covered
 
 FEWEST = 3
 """Moments that tell how fast a core is, at least."""
@@ -53,19 +55,6 @@ def alone(spans: Sequence[tuple[float, float]], cores: float = 1.0, hosts: Seque
         for k in running:
             found[k] += (end - start) * min(1.0, cores / len(together)) / together[where[k]]
     return found
-
-
-def covered(spans: Iterable[tuple[float, float]], begin: float, end: float) -> list[tuple[float, float]]:
-    """Return the parts of an interval (s) that at least one of some spans covers, in order and apart from each other.
-
-    The batches of several queries of a host overlap: it is busy once, whoever works.
-    """
-    parts: list[tuple[float, float]] = []
-    for start, stop in sorted(spans):
-        start, stop = max(start, begin, parts[-1][1] if parts else begin), min(stop, end)
-        if stop > start:
-            parts.append((start, stop))
-    return parts
 
 
 def beside(

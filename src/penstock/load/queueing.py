@@ -9,13 +9,12 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.load.fitting import FEWEST, least_unsteady, unrest
+from penstock.load.spans import covered
 from penstock.load.statistics import HostStatistics
 
-SLOW = 0.1
-"""How much longer (s) than twice the shortest time ever a row takes where a query has more to do than it can."""
-
 BEHIND = 0.5
-"""As much longer (s) it takes where its row tells what rows cost: others may have waited for a message on its way."""
+"""How much longer (s) than twice the shortest time ever a row takes while others wait; a message's way alone may take a
+tenth of a second."""
 
 PIECE = 0.5
 """Seconds of work that are looked at together: times of messages are whole milliseconds."""
@@ -63,9 +62,8 @@ def told_by_queues(
         Until when (s) its code was young.
     """
     at, took, work = [], [], []
-    for begin, end in _united([span for query in queries for span in query.full()]):
-        begin = max(begin, young)
-        count = max(0, int((end - begin) / PIECE))
+    for begin, end in covered([span for query in queries for span in query.full()], young, np.inf):
+        count = int((end - begin) / PIECE)
         edges = np.linspace(begin, begin + count * PIECE, count + 1)
         done = [query.work * np.diff(np.searchsorted(query.left, edges, side="right")) for query in queries]
         at.append(edges[:-1])
@@ -87,14 +85,3 @@ def told_by_queues(
     return attrs.evolve(
         before or HostStatistics(), factor=factor, error=error, unrest=steady, wander=steady, correlation=0.0
     )
-
-
-def _united(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the times that some spans cover, in order."""
-    found: list[tuple[float, float]] = []
-    for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((begin, end))
-    return found

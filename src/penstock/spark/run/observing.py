@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Array
-from penstock.latency.cores import covered
+from penstock.load.spans import covered
 from penstock.network import Network
 from penstock.spark.compile import PromptQuery
 from penstock.spark.run.arrivals import Arrivals

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.latency.cores import covered
+from penstock.load.spans import covered
 from penstock.network import Network, Stream
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
@@ -104,7 +104,7 @@ class Outcome:
         By topic, how many messages were gone when the run went on, of those that it had still to read.
     between
         By operator in real-time mode whose rows leave its query for another one, where that was asked for: when its
-        topic had each row, and the row's stimulus time (s since 1970); of rows since the last `KEPT` seconds.
+        topic had each row, and the row's stimulus time (s since 1970); of old rows only as far as they were kept.
     """
 
     epoch: float

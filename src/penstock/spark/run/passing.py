@@ -14,7 +14,6 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.errors import EngineError
-from penstock.load.queueing import SLOW
 from penstock.network import Network, Stream
 from penstock.spark.compile import PromptQuery, Way
 from penstock.spark.hop.rows import RowTopic
@@ -31,6 +30,9 @@ from penstock.spark.shipped.place import Place
 
 SURE = 20
 """Rows of which an operator must have told what it made, for that to be believed of the next ones."""
+
+SLOW = 0.1
+"""How much longer (s) than twice the shortest time ever a row takes where a query has more to do than it can."""
 
 REMEMBERED, FEW = 40, 4
 """Looks at a query with too much to do that tell what a dropped row costs, at most and at least."""
