@@ -11,7 +11,7 @@ from penstock.cluster import Cluster
 from penstock.latency.batches import BatchHosts
 from penstock.latency.draws import DRAWS, certain, draw, guessed, homes
 from penstock.latency.estimate import Estimate, Spread
-from penstock.latency.models import model_of
+from penstock.latency.models import model_of, timed
 from penstock.latency.spread import spread_of
 from penstock.load import LoadModel, Statistics, load_model
 
@@ -67,6 +67,7 @@ def _recomputed(
     count = DRAWS if found.model == "mace" else FEW
     if certain(statistics, placement.values()) or model.load.size * count > NUMBERS:
         return None
+    cluster, statistics = timed(found.model, cluster, statistics)
     names, network, decide = list(cluster.hosts), model.network, model_of(found.model)
     drawn = draw(model, placement, names, statistics, rng, count=count)
     home = homes(placement, statistics)

@@ -52,18 +52,21 @@ class Row:
         have costs of their own.
     second
         The model that is asked for a second opinion.
+    factors
+        Whether it reads hosts' factors itself.
     """
 
     estimate: Model
     above_backlog: Callable[[Network], bool] = lambda _: False
     second: str | None = None
+    factors: bool = False
 
 
 MODELS: Mapping[str, Row] = {
-    "mace": Row(in_place(mace), lambda _: True, second="pipelined"),
-    "pipelined": Row(in_place(pipelined), _without_count_joins, second="mace"),
-    "microbatch": Row(microbatch_estimate),
-    "sharing": Row(in_place(sharing)),
+    "mace": Row(mace, lambda _: True, second="pipelined"),
+    "pipelined": Row(pipelined, _without_count_joins, second="mace"),
+    "microbatch": Row(microbatch_estimate, factors=True),
+    "sharing": Row(sharing),
 }
 
 
@@ -102,7 +105,7 @@ def default_model(cluster: Cluster, network: Network, placement: Iterable[str] =
 
 def timed(name: str, cluster: Cluster, statistics: Statistics | None) -> tuple[Cluster, Statistics | None]:
     """Return a cluster and statistics as a model sees them (`in_time`), for searches that weigh loads by themselves."""
-    return (cluster, statistics) if name == MODES["micro-batch"] else in_time(cluster, statistics)
+    return (cluster, statistics) if row_of(name).factors else in_time(cluster, statistics)
 
 
 def model_of(name: str) -> Model:
@@ -113,7 +116,8 @@ def model_of(name: str) -> Model:
     InputError
         If there is no such model.
     """
-    return row_of(name).estimate
+    row = row_of(name)
+    return row.estimate if row.factors else in_place(row.estimate)
 
 
 def above_backlog(name: str, network: Network) -> bool:
