@@ -22,7 +22,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import attrs
-from bench_prediction import RESULTS, ROOT
+from bench_prediction import RESULTS, ROOT, revision
 
 DIFFERENTIAL = "tests/spark/differential/test_differential.py::test_"
 
@@ -82,9 +82,7 @@ SUITES: Mapping[str, Suite] = {
 
 def made(what: str, first: int, count: int) -> dict[str, Any]:
     """Run a suite; return its line."""
-    suite = SUITES[what]
-    head = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    revision = subprocess.run(head, capture_output=True, text=True).stdout.strip()
+    suite, made_at = SUITES[what], revision()
     with tempfile.TemporaryDirectory() as folder:
         told, begin = Path(folder) / "told.xml", time.monotonic()
         subprocess.run(
@@ -95,7 +93,7 @@ def made(what: str, first: int, count: int) -> dict[str, Any]:
     failed = [case.get("name") for case in cases if case.find("failure") is not None or case.find("error") is not None]
     return {
         "what": what, "first": first, "count": count if suite.at_once else len(cases), "failed": failed,
-        "seconds": round(time.monotonic() - begin), "revision": revision,
+        "seconds": round(time.monotonic() - begin), "revision": made_at,
         "skipped": sum(case.find("skipped") is not None for case in cases),
     }  # fmt: skip
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +24,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from bench_prediction import RESULTS, ROOT, auction, gaps, quantiles, two_steps
+from bench_prediction import RESULTS, auction, gaps, quantiles, revision, two_steps
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, SparkSettings
@@ -360,16 +359,15 @@ def main() -> None:
     options.add_argument("--page", action="store_true", help="only write the page")
     given = options.parse_args()
     first, _, last = given.runs.partition("-")
-    head = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    revision = subprocess.run(head, capture_output=True, text=True).stdout.strip()
+    here = revision()
     out = Path(given.out)
     out.parent.mkdir(parents=True, exist_ok=True)
     for number in range(int(first), int(last or first) + 1) if not given.page else ():
-        if any((row["run"], row["revision"]) == (number, revision) for row in known(out)):
+        if any((row["run"], row["revision"]) == (number, here) for row in known(out)):
             continue
         found = measure(number, Record(out.with_name("record.jsonl")))
         about = {
-            "revision": revision,
+            "revision": here,
             "when": time.strftime("%Y-%m-%d %H:%M"),
             "machine": f"{platform.machine()}, 2 cores",
         }

@@ -24,7 +24,7 @@ from typing import Any
 import attrs
 import numpy as np
 from bench_coverage import NETWORKS, Case
-from bench_prediction import RESULTS, ROOT
+from bench_prediction import RESULTS, revision
 
 from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.control.calibrating import calibrate_in_place
@@ -160,15 +160,13 @@ def main() -> None:
     options.add_argument("--runs", type=int, nargs="*", default=[1, 2, 3, 4, 5, 6], help="numbers")
     options.add_argument("--out", type=Path, default=RESULTS / "drift.json")
     given = options.parse_args()
-    head = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    revision = subprocess.run(head, capture_output=True, text=True).stdout.strip()
     given.out.parent.mkdir(parents=True, exist_ok=True)
     found = []
     for number in given.runs:
         found.append(plain(measure(number)))
         print(json.dumps({key: found[-1][key] for key in ("run", "case", "drift_after")}), marks(found[-1]), flush=True)
         given.out.write_text(json.dumps(found, indent=1))
-        given.out.with_suffix(".md").write_text(page(found, f"{platform.machine()}, two cores, revision {revision}"))
+        given.out.with_suffix(".md").write_text(page(found, f"{platform.machine()}, two cores, revision {revision()}"))
 
 
 if __name__ == "__main__":

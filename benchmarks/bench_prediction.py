@@ -45,6 +45,12 @@ E = 0.02
 """By how much batches are made longer and shorter, to see what hangs on it."""
 
 
+def revision() -> str:
+    """Return the revision of the tree, and whether it has changes."""
+    words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    return subprocess.run(words, capture_output=True, text=True).stdout.strip()
+
+
 def two_steps(first: float, second: float) -> tuple[Network, dict[str, str]]:
     """Return a chain of two costly operators, one on each host."""
     network = parse_network(
@@ -307,9 +313,7 @@ def main() -> None:
     options.add_argument("--raw", help="folder for every batch, predicted and measured")
     given = options.parse_args()
     raw = None if given.raw is None else Path(given.raw)
-    head = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    revision = subprocess.run(head, capture_output=True, text=True).stdout.strip()
-    machine = f"{platform.machine()}, {platform.system()}, 2 cores"
+    here, machine = revision(), f"{platform.machine()}, {platform.system()}, 2 cores"
     document: dict[str, Any] = {"notes": [], "cases": []}
     out = Path(given.out)
     before = out / "prediction.json"
@@ -319,10 +323,10 @@ def main() -> None:
     document |= {"machine": machine, "when": time.strftime("%Y-%m-%d")}
     for name in CASES:
         if given.only in name:
-            document["cases"] = [c for c in document["cases"] if (c["case"], c["revision"]) != (name, revision)]
+            document["cases"] = [c for c in document["cases"] if (c["case"], c["revision"]) != (name, here)]
             with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
                 found = measure(name, given.repeats, Path(folder), raw)
-            document["cases"].append({"revision": revision, **found})
+            document["cases"].append({"revision": here, **found})
             document["cases"].sort(key=lambda case: list(CASES).index(case["case"]))
             out.mkdir(parents=True, exist_ok=True)
             (out / "prediction.json").write_text(json.dumps(plain(document), indent=1) + "\n")

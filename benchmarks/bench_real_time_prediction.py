@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from bench_prediction import RESULTS, ROOT
+from bench_prediction import RESULTS, revision
 from bench_real_time import Feeder, connected, fed, topics_of
 
 from penstock.cluster import Cluster, Host, Placement, SparkSettings
@@ -165,13 +164,11 @@ def measure(spark: SparkSettings, broker: kafka.Broker, number: int) -> dict[str
 
 def page(found: list[dict[str, Any]]) -> str:
     """Return a page of tables."""
-    head = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    revision = subprocess.run(head, capture_output=True, text=True).stdout.strip()
     lines = [
         "# Predictions of real-time mode",
         "",
         f"Written by `benchmarks/bench_real_time_prediction.py`, {platform.machine()}, {os.cpu_count()} CPUs, revision",
-        f"{revision}. A run teaches what rows cost, and the next one is predicted; the host has a core to itself.",
+        f"{revision()}. A run teaches what rows cost, and the next one is predicted; the host has a core to itself.",
         "In hindsight: the model with what the run itself taught.",
         "",
         "| | inside p05 to p95 | half-width | error: median / p90 | in hindsight |",
