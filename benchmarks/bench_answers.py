@@ -85,10 +85,16 @@ def made(what: str, first: int, count: int) -> dict[str, Any]:
     suite, made_at = SUITES[what], revision()
     with tempfile.TemporaryDirectory() as folder:
         told, begin = Path(folder) / "told.xml", time.monotonic()
-        subprocess.run(
+        tests = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-q", "-m", "", suite.test, f"--junit-xml={told}"],
             cwd=ROOT, env={**os.environ, suite.count: str(count), "PENSTOCK_SEED": str(first), "PENSTOCK_SHRINK": "0"},
         )  # fmt: skip
+        try:
+            tests.wait()
+        finally:  # they end the hosts that they have started
+            if tests.poll() is None:
+                tests.terminate()
+            tests.wait()
         cases = [*ElementTree.parse(told).getroot().iter("testcase")]  # noqa: S314 - of our own pytest
     failed = [case.get("name") for case in cases if case.find("failure") is not None or case.find("error") is not None]
     return {

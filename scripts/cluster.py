@@ -17,6 +17,7 @@ from pathlib import Path
 import pyspark
 from processes import Server, end_as_asked, exported, free_ports, private
 
+from penstock.spark.hosts import settings
 from penstock.spark.hosts.java import MODULE_OPTIONS, find
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,6 +77,7 @@ class Cluster:
         self.master = Server(folder, "master")
         self.workers = [Server(folder, f"worker{number + 1}") for number in range(workers)]
         self.connect = Server(folder, "connect")
+        self.nursery = Server(folder, "nursery")
 
     def __enter__(self) -> Cluster:
         end_as_asked()
@@ -99,6 +101,10 @@ class Cluster:
             self._prepare()
         ports = {key: int(port) for key, port in exported(self.folder / "ports").items()}
         environ = self._environ()
+        door = self.folder.absolute() / "nursery"
+        if (command := settings.nursery(door)) and self.nursery.pid is None:
+            door.unlink(missing_ok=True)
+            self.nursery.start(command, door, environ, patience)
         if self.master.pid is None:
             deploy = "org.apache.spark.deploy"
             words = ["--host", "127.0.0.1", "--port", ports["master"], "--webui-port", ports["page"]]
@@ -117,7 +123,7 @@ class Cluster:
 
     def stop(self) -> None:
         """End all that runs, each by its pid, and with the workers their executors."""
-        for server in (self.connect, *self.workers, self.master):
+        for server in (self.connect, *self.workers, self.master, self.nursery):
             server.end()
 
     def _prepare(self) -> None:
@@ -152,6 +158,9 @@ class Cluster:
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYTHONHASHSEED": "0",
+            # Spark's Python workers are forks of a process that has imported what they need.
+            "PENSTOCK_NURSERY": str(self.folder.absolute() / "nursery"),
+            "PYTHONPATH": os.pathsep.join([str(settings.BEGINNING), *filter(None, [kept.get("PYTHONPATH")])]),
         }
 
     def _java(self) -> list[str]:

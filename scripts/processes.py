@@ -38,8 +38,10 @@ class Server:
             return pid if begun(pid) == since else None
         return None
 
-    def start(self, command: Sequence[object], port: int, environ: Mapping[str, str], patience: float = 60.0) -> None:
-        """Start it, and wait until it answers on a port."""
+    def start(
+        self, command: Sequence[object], door: int | Path, environ: Mapping[str, str], patience: float = 60.0
+    ) -> None:
+        """Start it, and wait until it answers on a port, or has made a socket of its own."""
         log = self.folder / f"{self.name}.log"
         with log.open("ab") as file:
             self.process = subprocess.Popen(
@@ -48,7 +50,7 @@ class Server:
             )  # fmt: skip
         (self.folder / f"{self.name}.pid").write_text(f"{self.process.pid} {begun(self.process.pid)}")
         deadline = time.monotonic() + patience
-        while not answers(port):
+        while not (door.exists() if isinstance(door, Path) else answers(door)):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.end(signal.SIGKILL)
                 raise SystemExit(f"the {self.name} did not start; see {log}")

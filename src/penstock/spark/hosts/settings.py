@@ -12,6 +12,7 @@ from pathlib import Path
 
 from penstock.errors import InputError
 from penstock.spark.hosts import classes
+from penstock.spark.hosts.folders import LONGEST_SOCKET
 from penstock.spark.hosts.java import MODULE_OPTIONS
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -241,8 +242,13 @@ def environment(
 
 
 def nursery(socket: Path) -> list[str]:
-    """Return the command line of the process that streaming workers are forked from; empty where there is none."""
-    return [sys.executable, str(Path(__file__).with_name("nursery.py")), str(socket)] if sys.platform == "linux" else []
+    """Return the command line of the process that streaming workers are forked from.
+
+    Empty where there is none: on other systems than Linux, and where a socket cannot have so long a path.
+    """
+    if sys.platform != "linux" or len(os.fsencode(socket)) > LONGEST_SOCKET:
+        return []
+    return [sys.executable, str(Path(__file__).with_name("nursery.py")), str(socket)]
 
 
 def _spark_home() -> Path:

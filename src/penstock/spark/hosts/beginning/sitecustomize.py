@@ -88,10 +88,11 @@ def import_hidden():  # type: ignore[no-untyped-def]
         sys.modules.setdefault(__name__, ours)
 
 
-if sys.platform == "linux" and os.environ.get("PENSTOCK_LIFELINE"):
-    hold_on(os.environ["PENSTOCK_LIFELINE"])
-    # The owner of the descriptor is the process that opened it: a child opens one of its own.
-    os.register_at_fork(after_in_child=lambda: hold_on(os.environ["PENSTOCK_LIFELINE"]))
+if sys.platform == "linux":
+    if os.environ.get("PENSTOCK_LIFELINE"):
+        hold_on(os.environ["PENSTOCK_LIFELINE"])
+        # The owner of the descriptor is the process that opened it: a child opens one of its own.
+        os.register_at_fork(after_in_child=lambda: hold_on(os.environ["PENSTOCK_LIFELINE"]))
     if os.environ.get("PENSTOCK_NURSERY"):
         go_on_in_nursery(os.environ["PENSTOCK_NURSERY"])
 import_hidden()
