@@ -41,18 +41,23 @@ LENGTH, SLOW = 120, (50, 80)
 LOAD = 0.35
 """Of the slowed host, by costs as calibrated."""
 
+AHEAD = 10.0
+"""Seconds of a forecast."""
+
 SPIN = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True:\n    pass"
 
 
-def slow_down(cpu: int, epoch: float) -> None:
-    """Keep a core busy in the middle of a run that began at a time (s since 1970)."""
+def slow_down(cpu: int, epoch: float, slowed: list[float]) -> None:
+    """Keep a core busy in the middle of a run that begins at a time (s since 1970), about; note from when to when."""
     time.sleep(max(0.0, epoch + SLOW[0] - time.time()))
     loop = subprocess.Popen([sys.executable, "-c", SPIN, str(cpu)])
+    slowed.append(time.time())
     try:
         time.sleep(max(0.0, epoch + SLOW[1] - time.time()))
     finally:
         loop.kill()
         loop.wait()
+        slowed.append(time.time())
 
 
 def measure(number: int) -> dict[str, Any]:
@@ -74,23 +79,25 @@ def measure(number: int) -> dict[str, Any]:
         known = statistics.complete(network, override=True)
         rates = even(case, statistics.hosts[case.host].factor, known, placed)
         said: list[str] = []
+        slowed: list[float] = []
         job = attrs.evolve(job, folder=Path(folder) / "run", statistics=statistics, rates=rates)
         slowing: list[threading.Thread] = []
 
         def tell(what: str, _share: float) -> None:
             if what == "running" and not slowing:
-                slowing.append(threading.Thread(target=slow_down, args=(cpu, time.time())))
+                slowing.append(threading.Thread(target=slow_down, args=(cpu, time.time(), slowed)))
                 slowing[0].start()
 
         outcome = execute(engine, job, tell, said.append)
         slowing[0].join()
     report = finish(job, outcome).report
-    begin, end = SLOW
+    begin, end = (at - outcome.epoch for at in slowed)
     mine = [each["time"] for each in report["drifts"] if each["host"] == case.host and begin <= each["time"] < end + 40]
-    forecasts = [each for each in report["forecast"] if each["horizon"] == 10.0 and each["measured"] is not None]
+    forecasts = [each for each in report["forecast"] if each["horizon"] == AHEAD and each["measured"] is not None]
     return {
         "run": number,
         "case": {"network": case.network, "host": case.host, "trigger": case.trigger},
+        "slow": [begin, end],
         "rate": float(rates.values.max()),
         "drift_after": min((at - begin for at in mine if at < end), default=None),
         "drifts": report["drifts"],
@@ -113,19 +120,21 @@ def page(found: list[dict[str, Any]], about: str) -> str:
     """Return a page of tables."""
     rows = [
         f"| {row['run']} | {row['case']['network']} | {row['case']['host']} | {row['case']['trigger']:g} s "
-        f"| {row['rate']:.0f} | {told(row['drift_after'])} | {told(back(row))} | {marks(row)} |"
+        f"| {row['rate']:.0f} | {', '.join(f'{at:.1f}' for at in row['slow'])} "
+        f"| {told(row['drift_after'])} | {told(back(row))} | {marks(row)} |"
         for row in found
     ]
     return "\n".join(
         [
             "# A host that is slowed on purpose",
             "",
-            f"{about}. A busy loop on the core of one of two hosts, from {SLOW[0]} to {SLOW[1]} s; load {LOAD:g}",
-            "before. Forecasts, made each 10 s for the next 10: `+` inside, `<` measured less, `>` more.",
+            f"{about}. A busy loop on the core of one of two hosts for {SLOW[1] - SLOW[0]} s; load {LOAD:g} before.",
+            'Forecasts, made each 10 s for the next 10: `+` inside, `<` measured less, `>` more; "inside again" counts',
+            "those that the loop goes on for.",
             "",
-            "| run | network | host | trigger | tuples/s | drift said after, s | forecasts inside again after, s "
-            f"| forecasts from {SLOW[0] - 20} s on |",
-            "|---|---|---|---|---|---|---|---|",
+            "| run | network | host | trigger | tuples/s | loop, from and to, s | drift said after, s "
+            f"| forecasts inside again after, s | forecasts from {SLOW[0] - 20} s on |",
+            "|---|---|---|---|---|---|---|---|---|",
             *rows,
             "",
         ]
@@ -147,11 +156,12 @@ def marks(found: dict[str, Any]) -> str:
 
 
 def back(found: dict[str, Any]) -> float | None:
-    """Return how long after the loop has begun all forecasts are inside again, while it runs (s)."""
-    during = [row for row in found["forecasts"] if SLOW[0] <= row[0] <= SLOW[1] - 10]
+    """Return how long after the loop has begun all forecasts are inside again, as long as it goes on for theirs (s)."""
+    begin, end = found["slow"]
+    during = [row for row in found["forecasts"] if begin <= row[0] and row[0] + AHEAD <= end]
     wrong = [row[0] for row in during if mark(row) != "+"]
     later = [row[0] for row in during if not wrong or row[0] > max(wrong)]
-    return min(later) - SLOW[0] if later else None
+    return min(later) - begin if later else None
 
 
 def main() -> None:

@@ -29,7 +29,10 @@ WINDOW, FEWEST = 15.0, 6
 """Seconds of batches that are judged together, and the latest batches that are, however long ago they ended."""
 
 MISSED, UNLIKELY = 0.1, 1e-3
-"""Share of batches that may miss their interval, and how improbable as many misses are that are called drift."""
+"""Share of batches that may miss their interval, and how improbable batches are that are called drift."""
+
+FARTHEST = 0.01
+"""How improbable a single batch counts at most: what lies further out may be a pause that says nothing of the next."""
 
 USUAL = 10.0
 """Batches that what was known of their spread counts for, beside new ones."""
@@ -46,9 +49,6 @@ LEAST = 0.02
 
 VAGUE = 1.5
 """Error (as a logarithm) of an overhead of which calibration tells nothing, and of a host that was never calibrated."""
-
-EDGE = 1.645
-"""Standard deviations from the middle of an interval to p05 and p95."""
 
 HORIZONS = (10.0, 60.0)
 """Seconds that forecasts look ahead."""
@@ -73,6 +73,8 @@ class Seen:
         How fast its core did a fixed loop meanwhile, as a share of what it did while calibrated; None: not measured.
     query
         Which query's it was.
+    tail
+        How probable it was, by what was believed when it ended, that it takes so much more or less than expected.
     """
 
     host: str
@@ -83,6 +85,7 @@ class Seen:
     fixed: float = 0.0
     core: float | None = None
     query: str = ""
+    tail: float = 1.0
 
     @property
     def share(self) -> float:
@@ -140,11 +143,12 @@ class Speed:
         expected = max(batch.expected, 1e-6)
         return math.sqrt(self.jitter**2 + self.residual**2 * expected) / expected
 
-    def misses(self, batch: Seen) -> bool:
-        """Whether a batch lies outside the interval in which nine of ten do."""
+    def tail(self, batch: Seen) -> float:
+        """Return how probable it is that a batch lies as far out as this one, or further; `MISSED` may miss."""
         other = batch.share * self.fixed_doubt
         doubt = math.sqrt(max(self.doubt**2 + other**2 + 2 * self.tied * self.doubt * other, 0.0))
-        return abs(batch.ratio - self.expects(batch)) > EDGE * math.hypot(doubt, self.wander, self.spread(batch))
+        off = abs(batch.ratio - self.expects(batch)) / math.hypot(doubt, self.wander, self.spread(batch))
+        return math.erfc(off / math.sqrt(2))
 
     def drawn(self, rng: np.random.Generator, count: int) -> Array:
         """Draw how much longer batches take, array (2, count): all of each, and its overhead besides."""
@@ -234,10 +238,17 @@ def _latest(batches: Sequence[Seen], after: float) -> tuple[Seen, ...]:
     return tuple(batches[min(first, max(len(batches) - FEWEST, 0)) :])
 
 
-def chance(missed: int, batches: int) -> float:
-    """Return how probable it is that at least so many of some batches miss an interval that one in ten may miss."""
-    rest = range(missed, batches + 1)
-    return sum(math.comb(batches, k) * MISSED**k * (1 - MISSED) ** (batches - k) for k in rest)
+def chance(tails: Sequence[float]) -> float:
+    """Return how probable it is that batches lie as far out as these ones, taken together.
+
+    That of each is uniform where all is as it was; Fisher's test of their product (Statistical Methods for Research
+    Workers, section 21.1). None counts for less than `FARTHEST`.
+    """
+    off, term, total = -sum(math.log(max(tail, FARTHEST)) for tail in tails), 1.0, 0.0
+    for k in range(len(tails)):
+        total += term
+        term *= off / (k + 1)
+    return math.exp(-off) * total
 
 
 @attrs.frozen
@@ -306,12 +317,14 @@ class Watch:
     def after(self, batch: Seen) -> Watch:
         """Return what is believed after a batch, in the order in which batches end."""
         name, now = batch.host, batch.end
+        batch = attrs.evolve(batch, tail=self.known[name].tail(batch))
         mine = _latest((*self.recent.get(name, ()), batch), now - KEPT)
         drift = self._drift(name, mine, now)
         if drift is None and not any(each.host == name and now < each.time + SETTLED for each in self.drifts):
             return attrs.evolve(self, recent={**self.recent, name: mine})
         if drift is not None:
-            mine = tuple(each for each in mine if each.end >= drift.since)
+            # What they were off by is explained now.
+            mine = tuple(attrs.evolve(each, tail=1.0) for each in mine if each.end >= drift.since)
         first = self.calibrated[name]
         forgot = attrs.evolve(self.known[name], doubt=0.0, fixed=first.fixed, fixed_doubt=first.fixed_doubt, tied=0.0)
         speed = learned(mine, now, forgot)
@@ -326,14 +339,14 @@ class Watch:
         )
 
     def _drift(self, name: str, batches: Sequence[Seen], now: float) -> Drift | None:
-        """Say whether the latest batches miss their interval more often than chance has it."""
+        """Say whether the latest batches miss their interval more often, or by more, than chance has it."""
         if name not in self.calibrated:
             return None
         window = [batch for batch in _latest(batches, now - WINDOW) if batch.start >= self.young]
-        missed = [self.known[name].misses(batch) for batch in window]
-        # The change is where, from there on, so many misses are the least probable.
-        since = [k for k, outside in enumerate(missed) if outside]
-        odds = [chance(sum(missed[k:]), len(window) - k) for k in since]
+        tails = [batch.tail for batch in window]
+        # The change is where what came from there on is the least probable.
+        since = [k for k, tail in enumerate(tails) if tail < MISSED]
+        odds = [chance(tails[k:]) for k in since]
         if not odds or min(odds) >= UNLIKELY:
             return None
         begin = window[since[odds.index(min(odds))]].end
