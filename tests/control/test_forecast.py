@@ -114,6 +114,22 @@ def test_a_host_slowed_in_mid_run(factor: float) -> None:
     assert drifts[0].slower == pytest.approx(factor, rel=0.15)
 
 
+@pytest.mark.parametrize("then", [0.6, 1.0])
+def test_a_host_changes_again_while_it_is_being_learned(then: float) -> None:
+    """Of a host that becomes slow and 15 s later as before, or fast, both are seen; then its latest batches count."""
+    for seed in range(10):
+        _, batches, _ = world(np.random.default_rng(seed), 120)
+        mine = [batch for batch in batches if batch.host == "h1"]
+        factors = [1.6 if 60 <= batch.start < 75 else then if batch.start >= 75 else 1.0 for batch in mine]
+        watch = watched(
+            [attrs.evolve(batch, duration=k * batch.duration) for k, batch in zip(factors, mine, strict=True)]
+        )
+        first, second = watch.drifts
+        assert 60 < first.time < 75 < second.time < 90
+        assert first.slower == pytest.approx(1.6, rel=0.15)
+        assert np.exp(watch.speed("h1", 120.0).level) == pytest.approx(then, rel=0.05)
+
+
 @pytest.mark.parametrize(("trigger", "took"), [(5.0, 1.0), (20.0, 1.0), (1.0, 8.0), (1.0, 15.0)])
 def test_drift_is_seen_however_far_batches_lie_apart(trigger: float, took: float) -> None:
     """A host that becomes half as fast is called drifting after three batches, though few of them end in 15 s."""

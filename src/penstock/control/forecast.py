@@ -325,9 +325,11 @@ class Watch:
         if drift is not None:
             # What they were off by is explained now.
             mine = tuple(attrs.evolve(each, tail=1.0) for each in mine if each.end >= drift.since)
-        first = self.calibrated[name]
-        forgot = attrs.evolve(self.known[name], doubt=0.0, fixed=first.fixed, fixed_doubt=first.fixed_doubt, tied=0.0)
-        speed = learned(mine, now, forgot)
+        # What lies far out may be the next drift: nothing is learned from it before one is back inside.
+        last = next(k for k in range(len(mine), 0, -1) if k == 1 or mine[k - 1].tail >= MISSED)
+        speed = learned(mine[:last], now, self._forgot(name))
+        # In half a minute no more is learned of it than while it was calibrated.
+        speed = attrs.evolve(speed, doubt=max(speed.doubt, self.calibrated[name].doubt))
         if drift is not None:
             drift = attrs.evolve(drift, slower=math.exp(float(np.mean([speed.expects(batch) for batch in mine]))))
         drifts = () if drift is None else (drift,)
@@ -353,9 +355,18 @@ class Watch:
         cores = [batch.core for batch in window if batch.core is not None and batch.end >= begin]
         return Drift(name, now, begin, 1.0, float(np.median(cores)) if cores else None)
 
+    def _forgot(self, name: str) -> Speed:
+        """Return what is left of a host's speed when it has drifted: how batches differ, and what an overhead is."""
+        return attrs.evolve(self.calibrated[name], doubt=0.0, tied=0.0)
+
     def speed(self, name: str, now: float) -> Speed:
-        """Return what is expected of a host from now on."""
-        return learned(self.recent.get(name, ()), now, self.known[name])
+        """Return what is expected of a host from now on.
+
+        Since it drifted its own batches tell that alone: what was learned then was learned from them.
+        """
+        recent = self.recent.get(name, ())
+        drifted = any(each.host == name for each in self.drifts) and any(each.end > now - KEPT for each in recent)
+        return learned(recent, now, self._forgot(name) if drifted else self.known[name])
 
     def ahead(self, name: str, now: float, rng: np.random.Generator) -> Array:
         """Draw by what a host's batches, and their overhead besides, will take longer, array (2, draws + 1).
