@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import subprocess
-import sys
 
 import pytest
 
@@ -40,38 +37,37 @@ bandwidth = 1000
 
 
 @pytest.fixture
-def files(tmp_path):
+def files(tmp_path, monkeypatch):
     (tmp_path / "network.toml").write_text(NETWORK)
     (tmp_path / "cluster.toml").write_text(CLUSTER)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def penstock(files, *options, network="network.toml"):
-    command = [
-        sys.executable,
-        "-m",
-        "penstock.cli.app",
-        "simulate",
-        network,
-        "--placement",
-        "views=h1,matched=h2",
-        *options,
-    ]
-    return subprocess.run(command, cwd=files, capture_output=True, text=True, check=False, timeout=120)
+@pytest.fixture
+def simulate(files, penstock):
+    """The command on the network; its options make the rest."""
+    return lambda *options: penstock("simulate", "network.toml", "--placement", "views=h1,matched=h2", *options)
 
 
-def document(files, *options):
-    done = penstock(files, "--cluster", "cluster.toml", "--json", *options)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+@pytest.fixture
+def document(simulate):
+    """What the command answers on the cluster."""
+
+    def answered(*options):
+        done = simulate("--cluster", "cluster.toml", "--json", *options)
+        assert done.code == 0, done.err
+        return done.document
+
+    return answered
 
 
 RATES = ("--rates", "clicks=100,buys=20", "--duration", "5")
 
 
-def test_document_has_the_keys_of_the_contract(files):
+def test_document_has_the_keys_of_the_contract(document):
     """The document has every key that programs rely on, and the counts balance."""
-    found = document(files, *RATES, "--drain", "--warmup", "1", "--policy", "stimulus")
+    found = document(*RATES, "--drain", "--warmup", "1", "--policy", "stimulus")
     statistics = {"mean", "p50", "p99", "max", "count"}
     assert set(found["latency"]) == statistics
     assert set(found["sinks"]["raw"]["latency"]) == statistics
@@ -86,9 +82,9 @@ def test_document_has_the_keys_of_the_contract(files):
     assert found["seconds"] > 0
 
 
-def test_trace_has_a_row_per_sink_tuple(files):
+def test_trace_has_a_row_per_sink_tuple(files, document):
     """The trace has one row per sink tuple whose differences are the latencies."""
-    found = document(files, *RATES, "--drain", "--trace", "out.csv")
+    found = document(*RATES, "--drain", "--trace", "out.csv")
     with open(files / "out.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == found["latency"]["count"]
@@ -96,41 +92,41 @@ def test_trace_has_a_row_per_sink_tuple(files):
     assert len(rows[0]["egress"].partition(".")[2]) >= 9
 
 
-def test_events_and_drops_are_options(files):
+def test_events_and_drops_are_options(files, document):
     """Failures, recoveries, moves, keep fractions, bounds and single arrivals are read from options and files."""
     (files / "keep.json").write_text('{"keep": {"clicks->views": 0.5}, "score": 3}')
     (files / "arrivals.csv").write_text("time,source,work\n0.0,clicks,1\n0.5,buys,2\n0.5,clicks,1\n")
     options = ("--fail", "h1@1", "--recover", "h1@2", "--move", "matched:h1@3", "--move-time", "0.2", "--queue", "5")
-    found = document(files, *RATES, *options, "--keep", "keep.json")
+    found = document(*RATES, *options, "--keep", "keep.json")
     assert found["lost"] > 0
     assert found["dropped"] > 0
     assert found["hosts"]["h1"]["busy"] > 0
-    single = document(files, "--arrivals", "arrivals.csv", "--drain")
+    single = document("--arrivals", "arrivals.csv", "--drain")
     assert single["streams"]["clicks->views"]["arrived"] == 2
 
 
-def test_repeated_runs_give_confidence_intervals(files):
+def test_repeated_runs_give_confidence_intervals(document):
     """With --repeat the first run's document also says what all runs say together."""
-    alone = document(files, *RATES, "--seed", "7")
-    found = document(files, *RATES, "--seed", "7", "--repeat", "3")
+    alone = document(*RATES, "--seed", "7")
+    found = document(*RATES, "--seed", "7", "--repeat", "3")
     assert found["latency"] == alone["latency"]
     assert [run["seed"] for run in found["repeated"]["runs"]] == [7, 8, 9]
     mean = found["repeated"]["latency"]["mean"]
     assert mean["low"] <= mean["mean"] <= mean["high"]
 
 
-def test_statistics_cost_something(files):
+def test_statistics_cost_something(document):
     """With a policy that moves operators the answer says what each host sends for a decision: (m + 1)·k·8 bytes."""
-    found = document(files, *RATES, "--rebalance", "correlation-one-way", "--every", "2", "--window", "3")
+    found = document(*RATES, "--rebalance", "correlation-one-way", "--every", "2", "--window", "3")
     held = sum(row["bytes"] for row in found["statistics"].values())
     assert held == (len(found["operators"]) + len(found["statistics"])) * 3 * 8
     assert all(row["rate"] == row["bytes"] / 2 for row in found["statistics"].values())
-    assert "statistics" not in document(files, *RATES)
+    assert "statistics" not in document(*RATES)
 
 
-def test_picture(files):
+def test_picture(files, document):
     """A picture is drawn on request."""
-    document(files, *RATES, "--plot", "out.png")
+    document(*RATES, "--plot", "out.png")
     assert (files / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -166,50 +162,50 @@ def test_picture(files):
         ((*RATES, "--trigger", "1", "--overhead", "-1"), "--overhead: "),
     ],
 )
-def test_bad_input_is_one_message_and_exit_code_two(files, options, message):
+def test_bad_input_is_one_message_and_exit_code_two(files, options, message, simulate):
     """Bad input ends with code 2, one message and no trace."""
     (files / "falling.csv").write_text("time,source\n1,clicks\n0.5,clicks\n")
     (files / "stranger.csv").write_text("time,source\n1,nobody\n")
-    done = penstock(files, "--hosts", "2", "--json", *options)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    done = simulate("--hosts", "2", "--json", *options)
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert len(done.err.strip().splitlines()) == 1
 
 
-def test_operators_move_by_what_is_observed(files):
+def test_operators_move_by_what_is_observed(document):
     """With --rebalance operators move, every move is told, and the same seed moves the same."""
     options = ("--rates", "clicks=400,buys=20", "--duration", "20", "--move-time", "0.2", "--rebalance")
     for name in ("correlation-one-way", "correlation-two-way", "correlation-exchange", "potential-greedy"):
         given = (*options, name, "--every", "2", "--window", "3")
-        found = document(files, *given)
+        found = document(*given)
         assert found["balanced"]
         for move in found["moves"]:
             assert set(move) == {"time", "operator", "from", "to"}
             assert move["from"] != move["to"]
             assert move["time"] >= 6
             assert move["time"] % 2 == 0
-        assert document(files, *given)["moves"] == found["moves"]
-    still = document(files, *options[:4])
+        assert document(*given)["moves"] == found["moves"]
+    still = document(*options[:4])
     assert still["moves"] == []
 
 
-def test_times_of_events_may_have_a_unit(files):
+def test_times_of_events_may_have_a_unit(document):
     """What happens at a time with a unit happens at that time."""
-    plain = document(files, *RATES, "--fail", "h1@0.5", "--recover", "h1@1")
+    plain = document(*RATES, "--fail", "h1@0.5", "--recover", "h1@1")
     assert plain["lost"] > 0
-    spoken = document(files, *RATES, "--fail", "h1@500 ms", "--recover", "h1@1 s")
+    spoken = document(*RATES, "--fail", "h1@500 ms", "--recover", "h1@1 s")
     assert spoken["streams"] == plain["streams"]
 
 
-def test_what_happens_while_a_run_drains_is_allowed(files):
+def test_what_happens_while_a_run_drains_is_allowed(document):
     """A run that drains goes on after its input, and so may what happens."""
-    assert document(files, *RATES, "--drain", "--fail", "h1@4", "--recover", "h1@6")["balanced"]
+    assert document(*RATES, "--drain", "--fail", "h1@4", "--recover", "h1@6")["balanced"]
 
 
-def test_moves_told_beforehand_are_in_the_document(files):
+def test_moves_told_beforehand_are_in_the_document(document):
     """A move by --move is told in the same way."""
-    found = document(files, *RATES, "--move", "views:h2@1,views:h2@2")
+    found = document(*RATES, "--move", "views:h2@1,views:h2@2")
     assert found["moves"] == [{"time": 1.0, "operator": "views", "from": "h1", "to": "h2"}]
 
 
@@ -220,33 +216,33 @@ def test_moves_told_beforehand_are_in_the_document(files):
         (("--move", "views:h2@7"), "--move at 7 s changes nothing, since the run ends at 5 s"),
     ],
 )
-def test_nothing_happens_when_a_run_is_over(files, options, said):
+def test_nothing_happens_when_a_run_is_over(options, said, simulate):
     """What is to happen at the end of a run or after it is told, and changes no figure."""
     rates = ("--hosts", "2", "--json", "--rates", "clicks=600,buys=20", "--duration", "5")
-    plain, late = json.loads(penstock(files, *rates).stdout), penstock(files, *rates, *options)
-    assert late.stderr == f"note: {said}\n"
-    told = json.loads(late.stdout)
+    plain, late = simulate(*rates).document, simulate(*rates, *options)
+    assert late.err == f"note: {said}\n"
+    told = late.document
     assert plain["queued"] > 0
     assert {**told, "seconds": 0} == {**plain, "seconds": 0}
 
 
-def test_times_count_from_the_beginning_of_the_rates(files):
+def test_times_count_from_the_beginning_of_the_rates(files, simulate):
     """Of a file that begins later, a time that is too late for the run is told with where it begins."""
     (files / "late.csv").write_text("time,clicks,buys\n100,9,9\n101,9,9\n102,9,9\n")
-    done = penstock(files, "--hosts", "2", "--rates", "late.csv", "--fail", "h1@1", "--recover", "h1@102", "--json")
-    assert done.returncode == 0
-    assert "--recover at 102 s" in done.stderr
-    assert "times count from the beginning of the rates, which is 100 in their file" in done.stderr
+    done = simulate("--hosts", "2", "--rates", "late.csv", "--fail", "h1@1", "--recover", "h1@102", "--json")
+    assert done.code == 0
+    assert "--recover at 102 s" in done.err
+    assert "times count from the beginning of the rates, which is 100 in their file" in done.err
 
 
-def test_a_warm_up_of_the_whole_run_leaves_no_latency(files):
+def test_a_warm_up_of_the_whole_run_leaves_no_latency(simulate):
     """Where the warm-up lasts until the end, latencies are not known, also of several runs, and it is told."""
     rates = ("--hosts", "2", "--json", "--rates", "clicks=60,buys=20", "--duration", "5")
     for more in ((), ("--repeat", "2")):
-        done = penstock(files, *rates, "--warmup", "5", *more)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["latency"]["max"] is None
-        assert "--warmup lasts until the run ends at 5 s" in done.stderr
+        done = simulate(*rates, "--warmup", "5", *more)
+        assert done.code == 0, done.err
+        assert done.document["latency"]["max"] is None
+        assert "--warmup lasts until the run ends at 5 s" in done.err
 
 
 def test_the_interval_has_the_overhead_that_was_asked_for(penstock, tmp_path):
