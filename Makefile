@@ -2,7 +2,8 @@
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PROJECT_ENVIRONMENT ?= .venv
 READY := $(UV_PROJECT_ENVIRONMENT)/.ready
-TESTS := $(UV) run --no-sync pytest -q -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
+# Tests on Spark wait for much of their time: two cores are busy with three at once.
+TESTS := $(UV) run --no-sync pytest -q -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test helpers nightly check versions lint docs site package setup help kafka kafka-stop clicks-on-kafka cluster cluster-stop
 
@@ -16,8 +17,7 @@ test: setup helpers ## the tests that CI runs
 	$(TESTS)
 
 helpers: setup # what tests can do without: Kafka and its connector, and an archive of classes
-	-@$(UV) run --no-sync python scripts/kafka.py fetch
-	-@$(UV) run --no-sync penstock hosts prepare
+	@$(UV) run --no-sync python scripts/kafka.py fetch & $(UV) run --no-sync penstock hosts prepare; wait
 
 nightly: setup ## all tests, also the long ones: 500 random networks on Spark, 20 kills
 	PENSTOCK_EXAMPLES=10 PENSTOCK_NETWORKS=500 PENSTOCK_SMALL_NETWORKS=100 PENSTOCK_KILLS=20 PENSTOCK_DIFFERENTIAL_KILLS=20 $(UV) run --no-sync pytest -q

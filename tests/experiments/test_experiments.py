@@ -63,7 +63,7 @@ KNOWN_FALSE = {
 
 
 # These simulate for longer than eight seconds.
-LONG = {"correlation-3", "correlation-6", "correlation-8", "correlation-9", "correlation-10", "potential-2"}
+LONG = {"potential-2", "mace-13", *(f"correlation-{number}" for number in (3, 6, 7, 8, 9, 10))}
 
 
 @pytest.mark.parametrize(
