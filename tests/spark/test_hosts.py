@@ -417,6 +417,30 @@ def test_where_a_run_goes_on_other_hosts_wait_and_lost_ones_are_missed(tmp_path:
         ready()
 
 
+CLIENT_FIRST = """
+import sys
+from penstock.cluster import Cluster, Host
+from penstock.spark.hosts import RemoteHost, begin_hosts
+
+found = []
+
+def whole(host):
+    client = sys.modules.get("pyspark.sql.connect.session")
+    found.append(client is not None and not client.__spec__._initializing)
+
+RemoteHost.start = whole
+with begin_hosts(Cluster.of([Host(name=name, spark="sc://127.0.0.1:1") for name in "abc"])) as ready:
+    ready()
+print(*found)
+"""
+
+
+def test_hosts_elsewhere_are_reached_by_a_client_that_is_whole() -> None:
+    """Threads that connect begin when Spark's client is imported: its modules import each other, one at a time."""
+    done = subprocess.run([sys.executable, "-c", CLIENT_FIRST], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout.split(), done.stderr) == (["True"] * 3, "")
+
+
 def test_hosts_that_still_start_are_stopped_at_once(tmp_path: Path) -> None:
     """Who has begun to start hosts and wants them no more need not wait until they are ready."""
     slow = Launch(folder=tmp_path / "w", java=script(tmp_path, "sleep 60"))

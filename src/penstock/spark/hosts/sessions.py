@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import threading
 import warnings
 import weakref
 from typing import TYPE_CHECKING, cast
@@ -21,6 +23,18 @@ QUIET = {"GRPC_VERBOSITY": "ERROR", "GRPC_ENABLE_FORK_SUPPORT": "0"}
 
 KNOWN = ("4.2", "4.3")
 """Versions of Spark on which penstock's tests have run."""
+
+
+_IMPORTING = threading.Lock()
+
+
+def import_client() -> None:
+    """Import Spark's client, which takes a second or two, in one thread at a time.
+
+    Its modules import each other: threads that begin at different ones of them see some that are half there.
+    """
+    with _IMPORTING:
+        importlib.import_module("pyspark.sql.connect.session")
 
 
 class Sessions:
@@ -52,6 +66,7 @@ class Sessions:
         HostError
             If the endpoint speaks no Spark Connect, refuses the token, or runs another version of Spark.
         """
+        import_client()
         import pyspark
         from pyspark.sql.connect.client import DefaultChannelBuilder
         from pyspark.sql.connect.client.retries import DefaultPolicy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -20,6 +19,7 @@ from penstock.spark.hosts.kept import Kept
 from penstock.spark.hosts.kept_file import changing, read_kept
 from penstock.spark.hosts.kept_host import KeptHost
 from penstock.spark.hosts.remote import RemoteHost
+from penstock.spark.hosts.sessions import import_client
 from penstock.spark.hosts.settings import with_lists
 
 SLOTS = 32
@@ -101,15 +101,19 @@ def begin_hosts(
     first = [host for name, host in hosts.items() if going_on is None or name in going_on or name not in mine]
     forgiven = () if going_on is None else hosts.keys() - mine
     with ThreadPoolExecutor(max(1, len(hosts))) as pool:
-        started = {host.name: pool.submit(host.start) for host in first}
+        started = {host.name: pool.submit(host.start) for host in first if not isinstance(host, RemoteHost)}
 
         def ready() -> Hosts:
-            # The client takes a second or two to import: meanwhile.
-            importlib.import_module("pyspark.sql.connect.session")
+            # Meanwhile.
+            import_client()
             _await(started, forgiven)
             return hosts
 
         try:
+            if elsewhere := [host for host in first if isinstance(host, RemoteHost)]:
+                # These connect at once: nobody else may import the client meanwhile.
+                import_client()
+                started |= {host.name: pool.submit(host.start) for host in elsewhere}
             yield ready
         finally:
             _stop_all([*hosts.values()], [*started.values()])
