@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from about import RESULTS, ROOT, revision
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from numpy.typing import NDArray
@@ -42,10 +43,8 @@ from penstock.inspection import fit_batches, inspect
 from penstock.inspection.warm import warm
 from penstock.telemetry import Batches, read_telemetry
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
 sys.path.insert(0, str(ROOT / "scripts"))
-from kafka import HOME, Broker  # noqa: E402
+from kafka import HOME, Broker
 
 STEPS = 8000
 """Hashes a row: so dear that feeding the rows takes next to nothing of the machine."""
@@ -402,9 +401,7 @@ def main() -> None:
     scale = 0.3 if given.quick else 1.0
     found: dict[str, Any] = {
         "machine": {"system": platform.platform(), "cores": os.cpu_count(), "python": platform.python_version()},
-        "revision": subprocess.run(
-            ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-        ).stdout.strip(),
+        "revision": revision(),
         "when": time.strftime("%Y-%m-%d"),
         "quick": given.quick,
         "load_before": os.getloadavg()[0],

@@ -22,7 +22,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import attrs
-from bench_prediction import RESULTS, ROOT, revision
+from about import RESULTS, ROOT, revision
 
 DIFFERENTIAL = "tests/spark/differential/test_differential.py::test_"
 

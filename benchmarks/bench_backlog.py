@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import tempfile
 import threading
 import time
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from about import revision
 
 from penstock.cluster import Cluster
 from penstock.network.file import parse_network
@@ -125,9 +125,8 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as base:
         found = measure(given.format, given.rows, Path(base))
-    revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
-    document = {"machine": machine, "revision": revision, "seed": 0, **found}
+    document = {"machine": machine, "revision": revision(), "seed": 0, **found}
     print(json.dumps(document, indent=1))
     if given.out:
         (given.out / "backlog.json").write_text(json.dumps(document, indent=1) + "\n")

@@ -18,6 +18,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from about import RESULTS
 
 from penstock.cluster import Cluster, Host
 from penstock.control.controller import Controller
@@ -38,8 +39,6 @@ from penstock.shedding.program import build_program
 from penstock.simulation import MicroBatch, Options, Recording, SimulationEngine
 from penstock.steering import Admit, Kill, Recover
 from penstock.workload import Rates
-
-RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def queries(count: int, cost: float, weights: Mapping[int, float] | None = None) -> Network:

@@ -24,7 +24,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from bench_prediction import RESULTS, auction, gaps, quantiles, revision, two_steps
+from about import RESULTS, revision
+from bench_prediction import auction, gaps, quantiles, two_steps
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, SparkSettings

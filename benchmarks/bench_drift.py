@@ -23,8 +23,8 @@ from typing import Any
 
 import attrs
 import numpy as np
+from about import RESULTS, revision
 from bench_coverage import NETWORKS, Case
-from bench_prediction import RESULTS, revision
 
 from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.control.calibrating import calibrate_in_place

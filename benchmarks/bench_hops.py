@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import tempfile
 import time
 import uuid
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from about import revision
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.spark.hop import START, Hop
@@ -116,9 +116,6 @@ def main() -> None:
         found["directory"] = measured(DirectoryLog(Place(f"{folder}/log"), SHAPE), rows)
     for partitions in (1, 4):
         found[f"kafka, {partitions} partition{'s' * (partitions > 1)}"] = measured(topic_log(partitions), rows)
-    revision = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout
     machine = f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
     lines = [
         "# What a hop costs",
@@ -132,9 +129,9 @@ def main() -> None:
     for name, row in found.items():
         figures = [f"{row[key]:.2f}" for key in ("write_us", "write_cpu_us", "read_us", "read_cpu_us")]
         lines.append(f"| {name} | {' | '.join(figures)} | {row['small_ms']:.1f} |")
-    lines += ["", f"Machine: {machine}. Revision {revision.strip()}. Made by `benchmarks/bench_hops.py`."]
+    lines += ["", f"Machine: {machine}. Revision {revision()}. Made by `benchmarks/bench_hops.py`."]
     (out / "hops.md").write_text("\n".join(lines) + "\n")
-    (out / "hops.json").write_text(json.dumps({"machine": machine, "revision": revision.strip(), **found}, indent=1))
+    (out / "hops.json").write_text(json.dumps({"machine": machine, "revision": revision(), **found}, indent=1))
     print("\n".join(lines))
 
 

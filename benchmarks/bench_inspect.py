@@ -23,6 +23,8 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+from about import revision
+
 import penstock
 from penstock.telemetry.codecs import blocks
 
@@ -93,9 +95,7 @@ def main() -> None:
         grown(given.log, large, given.size)
         found = {
             "machine": {"system": platform.platform(), "cores": os.cpu_count(), "python": platform.python_version()},
-            "revision": subprocess.run(
-                ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-            ).stdout.strip(),
+            "revision": revision(),
             "load_before": os.getloadavg()[0],
             "bytes": large.stat().st_size,
             "inspect": inspected(large),

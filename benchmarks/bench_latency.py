@@ -10,34 +10,31 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
+from about import RESULTS, ROOT, revision
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results"
-sys.path.insert(0, str(HERE.parent / "tests/latency"))
+sys.path.insert(0, str(ROOT / "tests/latency"))
 
-from latency_cases import random_case, random_network, renamed, runs, slack  # noqa: E402
+from latency_cases import random_case, random_network, renamed, runs, slack
 
-from penstock.cluster import Cluster, Placement  # noqa: E402
-from penstock.errors import Infeasible  # noqa: E402
-from penstock.latency.mace import mace  # noqa: E402
-from penstock.latency.pipelined import pipelined  # noqa: E402
-from penstock.latency.waits import placed_waits  # noqa: E402
-from penstock.load import load_model  # noqa: E402
-from penstock.network import Network, chains  # noqa: E402
-from penstock.simulation import Options, simulate  # noqa: E402
-from penstock.sizing.admit import Candidates, admit, merged  # noqa: E402
-from penstock.sizing.fleet import Fleet  # noqa: E402
-from penstock.sizing.provision import provision  # noqa: E402
-from penstock.workload import Rates  # noqa: E402
+from penstock.cluster import Cluster, Placement
+from penstock.errors import Infeasible
+from penstock.latency.mace import mace
+from penstock.latency.pipelined import pipelined
+from penstock.latency.waits import placed_waits
+from penstock.load import load_model
+from penstock.network import Network, chains
+from penstock.simulation import Options, simulate
+from penstock.sizing.admit import Candidates, admit, merged
+from penstock.sizing.fleet import Fleet
+from penstock.sizing.provision import provision
+from penstock.workload import Rates
 
 SEED = 1000
 
@@ -215,12 +212,8 @@ def write(part: str, found: dict[str, Any]) -> None:
     path = RESULTS / "latency.json"
     document = json.loads(path.read_text()) if path.exists() else {}
 
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], capture_output=True, text=True, cwd=HERE, check=True).stdout.strip()
-
     document[part] = {
-        "revision": git("rev-parse", "--short", "HEAD")
-        + ("-dirty" if git("status", "--porcelain", "../src/penstock/latency") else ""),
+        "revision": revision(),
         "seed": SEED,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "results": found,

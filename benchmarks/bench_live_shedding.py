@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from about import RESULTS, ROOT, revision
 from bench_prediction import CHECKING
 
 from penstock.cluster import Cluster, SparkSettings
@@ -33,8 +33,6 @@ from penstock.shedding.live import Shed, Shedder
 from penstock.spark import calibrate, hosts, run
 from penstock.workload import Rates
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
 AUCTION = ROOT / "examples" / "auction" / "network.toml"
 TRIGGER = 2.0
 WEIGHTS = {"q1": 1.0, "q2": 100.0, "q5": 4000.0, "q8": 1.0}
@@ -176,12 +174,11 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--out", default=str(RESULTS))
     out = Path(options.parse_args().out)
-    head = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         found = measure(Path(folder))
     found |= {
         "machine": f"{platform.machine()}, {platform.system()}, 2 cores",
-        "revision": subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip(),
+        "revision": revision(),
         "when": time.strftime("%Y-%m-%d"),
     }
     out.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,6 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -31,6 +30,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from about import revision
 from bench_real_time import Feeder, connected, topics_of
 from scipy.optimize import nnls
 
@@ -259,8 +259,7 @@ def main() -> None:
             else:
                 found.append(run(on, lasting, place, None, None))
             print(json.dumps({k: v for k, v in found[-1].items() if k != "seen"}), file=sys.stderr, flush=True)
-    revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
-    about = f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, revision {revision}"
+    about = f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, revision {revision()}"
     print(page(found, about))
     if given.out:
         (given.out / "overload.md").write_text(page(found, about))

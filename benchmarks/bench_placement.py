@@ -16,13 +16,13 @@ import json
 import math
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from about import RESULTS, revision
 
 from penstock.errors import Infeasible
 from penstock.experiments.mace import bursts as figure_12
@@ -37,7 +37,6 @@ from penstock.placement.domains import Domains
 from penstock.workload.shapes import fluctuating
 
 SEED = 0
-OUT = Path(__file__).parent / "results"
 PLOT = Path(__file__).parent.parent / "docs" / "background" / "placement-growth.svg"
 BUDGETS, GAP = (60_000_000, 1_500_000_000), 0.05
 """Exchanges tried in about 2 s and 20 s of processor time on 400 hosts, and the distance from the bound to reach."""
@@ -314,7 +313,7 @@ def growth() -> None:
     all_axes[0].set_ylabel("seconds, one core")
     figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     save(figure, PLOT)
-    (OUT / "placement_growth.json").write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "placement_growth.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 def measured(note: Callable[..., None]) -> None:
@@ -389,19 +388,19 @@ def main() -> None:
             measured(note)
     import resource
 
-    revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    held = json.loads((OUT / "placement.json").read_text()) if (OUT / "placement.json").exists() else {"rows": []}
+    kept = RESULTS / "placement.json"
+    held = json.loads(kept.read_text()) if kept.exists() else {"rows": []}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     head = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        "revision": revision.stdout.strip(),
+        "revision": revision(),
         "seed": SEED,
         "peak_memory_gb": max(peak, held.get("peak_memory_gb", 0.0)),
     }
-    OUT.mkdir(exist_ok=True)
+    RESULTS.mkdir(exist_ok=True)
     fresh = {(row["name"], row["hosts"], row["operators"]) for row in rows}
     rows += [row for row in held["rows"] if (row["name"], row["hosts"], row["operators"]) not in fresh]
-    (OUT / "placement.json").write_text(json.dumps({**head, "rows": rows}, indent=2) + "\n")
+    (RESULTS / "placement.json").write_text(json.dumps({**head, "rows": rows}, indent=2) + "\n")
     lines = ["# Placement", "", *(f"- {key}: {value}" for key, value in head.items()), ""]
     lines += ["| algorithm | hosts | operators | seconds | target | further |", "|---|---|---|---|---|---|"]
     for row in rows:
@@ -413,7 +412,7 @@ def main() -> None:
             f"| {row['name']} | {row['hosts']} | {row['operators']} | {row['seconds']:.4g} | {row.get('target', '')} "
             f"| {further} |"
         )
-    (OUT / "placement.md").write_text("\n".join(lines) + "\n")
+    (RESULTS / "placement.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

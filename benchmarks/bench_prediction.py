@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from about import RESULTS, ROOT, revision
 
 from penstock.cluster import Cluster, SparkSettings
 from penstock.control.calibrating import calibrate_in_place
@@ -37,18 +37,10 @@ from penstock.network.file import parse_network
 from penstock.spark import calibrate, hosts, run
 from penstock.workload import Rates
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
 AUCTION = ROOT / "examples" / "auction" / "network.toml"
 KEYS = ("max", "p99", "p50", "mean")
 E = 0.02
 """By how much batches are made longer and shorter, to see what hangs on it."""
-
-
-def revision() -> str:
-    """Return the revision of the tree, and whether it has changes."""
-    words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    return subprocess.run(words, capture_output=True, text=True).stdout.strip()
 
 
 def two_steps(first: float, second: float) -> tuple[Network, dict[str, str]]:

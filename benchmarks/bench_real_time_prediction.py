@@ -22,7 +22,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from bench_prediction import RESULTS, revision
+from about import RESULTS, revision
 from bench_real_time import Feeder, connected, fed, topics_of
 
 from penstock.cluster import Cluster, Host, Placement, SparkSettings

@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from about import revision
 
 from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.network.file import parse_network
@@ -110,7 +110,6 @@ def main() -> None:
                 pq.write_table(pa.table({"n": part}), Path(base) / name / f"{number}.parquet")
         with scripts.Cluster(Path(base) / "cluster", workers=max(counts)) as made:
             seconds = {count: measure(made, count, Path(base) / "in", Path(base), given.computes) for count in counts}
-    revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
     lines = [
         "# How a query grows with its executors",
@@ -126,12 +125,12 @@ def main() -> None:
         share = seconds[counts[0]][1] * counts[0] / (took * count)
         waiting = given.rows / count / 1000
         lines.append(f"| {count} | {first:.2f} | {waiting:.2f} | {took:.2f} | {given.rows / took:,.0f} | {share:.2f} |")
-    lines += ["", f"Machine: {machine}. Revision {revision}. Made by `benchmarks/bench_scale.py`."]
+    lines += ["", f"Machine: {machine}. Revision {revision()}. Made by `benchmarks/bench_scale.py`."]
     print("\n".join(lines))
     if given.out:
         name = "scale_computing" if given.computes else "scale"
         (given.out / f"{name}.md").write_text("\n".join(lines) + "\n")
-        document = {"machine": machine, "revision": revision, "rows": given.rows, "seconds": seconds}
+        document = {"machine": machine, "revision": revision(), "rows": given.rows, "seconds": seconds}
         (given.out / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
 
 

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from about import ROOT, revision
 from numba import njit
 
-ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "shedding"))
 
-from shedding_cases import optimum, two_hosts  # noqa: E402
+from shedding_cases import optimum, two_hosts
 
-from penstock.shedding import Exact, LookUp, Question, build_table, points_kernel  # noqa: E402
-from penstock.shedding.exact import dual_table  # noqa: E402
-from penstock.shedding.optimum import Solver  # noqa: E402
+from penstock.shedding import Exact, LookUp, Question, build_table, points_kernel
+from penstock.shedding.exact import dual_table
+from penstock.shedding.optimum import Solver
 
 SEED = 0
 PAPER = {
@@ -164,13 +162,10 @@ def main() -> None:
                 "plan_from_python_s": best(lambda v=look_up, r=rates: v.plan(r)),
             }
         )
-    git = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=ROOT, check=True
-    )
     document = {
         "machine": platform.processor() or platform.machine(),
         "python": platform.python_version(),
-        "revision": git.stdout.strip(),
+        "revision": revision(),
         "seed": SEED,
         "rows": rows,
     }

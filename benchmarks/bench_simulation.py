@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from about import RESULTS, revision
 
 from penstock.cluster import Cluster
 from penstock.network import Network, Operator, Sink, Source, chains
 from penstock.simulation import Options, simulate
 from penstock.workload import Rates
 
-RESULTS = Path(__file__).with_name("results")
 SEED = 1
 
 
@@ -204,16 +204,13 @@ def main() -> None:
     only = sys.argv[1:] or ["peers", "scale", "memory", "start"]
     path = RESULTS / "simulation.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    revision = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout
     cpu = _cpu()
     found["machine"] = {
         "cpu": cpu,
         "cores": os.cpu_count(),
         "python": platform.python_version(),
     }
-    found["revision"], found["seed"] = revision.strip(), SEED
+    found["revision"], found["seed"] = revision(), SEED
     penstock_row(1, 1000)  # compiles, if need be
     if "memory" in only:
         found["memory"] = memory()  # first, since it reads this process's peak

@@ -14,7 +14,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import tempfile
 import threading
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from about import revision
 
 from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.network.file import parse_network
@@ -121,7 +121,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     found = [measure(*map(int, run.split(":")), given.seconds) for run in given.runs.split(",")]  # type: ignore[arg-type]
-    revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
     lines = [
         "# What it costs that tasks write rows",
@@ -136,11 +135,11 @@ def main() -> None:
         shares = " | ".join(f"{run[name] * 1e6:.2f}" for name in ("jvm", "tasks", "driver"))
         batch = " | ".join(f"{run['batch'][name] * 1e3:.0f}" for name in ("some", "more"))
         lines.append(f"| {run['cores']} | {run['slots']} | {run['rows_per_second']:,.0f} | {shares} | {batch} |")
-    lines += ["", f"Machine: {machine}. Revision {revision}. Made by `benchmarks/bench_spread.py`."]
+    lines += ["", f"Machine: {machine}. Revision {revision()}. Made by `benchmarks/bench_spread.py`."]
     print("\n".join(lines))
     if given.out:
         (given.out / "spread.md").write_text("\n".join(lines) + "\n")
-        document = {"machine": machine, "revision": revision, "runs": found}
+        document = {"machine": machine, "revision": revision(), "runs": found}
         (given.out / "spread.json").write_text(json.dumps(document, indent=1) + "\n")
 
 

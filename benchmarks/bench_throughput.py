@@ -21,7 +21,6 @@ import os
 import platform
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,6 +33,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from about import revision
 from bench_real_time import connected
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -315,12 +315,11 @@ def main() -> None:
     given = parser.parse_args()
     numbers = [map(int, text.split(",")) for text in (given.rows, given.files_per_batch)]
     each = list(zip(given.formats.split(","), *numbers, strict=True))
-    revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
     for on in given.on:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as base:
             found = [measure(on, form, rows, given.rounds, files, Path(base) / form) for form, rows, files in each]
-        document = {"machine": machine, "revision": revision, "seed": 0, "on": on, "runs": found}
+        document = {"machine": machine, "revision": revision(), "seed": 0, "on": on, "runs": found}
         print(json.dumps(document, indent=1))
         if given.out:
             name = "throughput" if on == "embedded" else f"throughput_{on}"

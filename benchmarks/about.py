@@ -1,0 +1,15 @@
+"""What every benchmark says of itself: where its results are kept, and of which revision they are."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def revision() -> str:
+    """Return the revision of the tree, and whether it has changes."""
+    words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    return subprocess.run(words, capture_output=True, text=True).stdout.strip()
