@@ -104,21 +104,25 @@ class Cluster:
         door = self.folder.absolute() / "nursery"
         if (command := settings.nursery(door)) and self.nursery.pid is None:
             door.unlink(missing_ok=True)
-            self.nursery.start(command, door, environ, patience)
+            self.nursery.start(command, environ)
         if self.master.pid is None:
             deploy = "org.apache.spark.deploy"
             words = ["--host", "127.0.0.1", "--port", ports["master"], "--webui-port", ports["page"]]
-            self.master.start([*self._java(), f"{deploy}.master.Master", *words], ports["master"], environ, patience)
+            command = [*self._java(), f"{deploy}.master.Master", *words]
+            self.master.start(command, environ).wait(ports["master"], patience)
             for number, worker in enumerate(self.workers):
                 words = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--work-dir", self.folder / "work"]
                 words += ["--port", ports[f"worker{number + 1}"], "--webui-port", ports[f"page{number + 1}"]]
                 command = [*self._java(), f"{deploy}.worker.Worker", *words, f"spark://127.0.0.1:{ports['master']}"]
-                worker.start(command, ports[f"worker{number + 1}"], environ, patience)
+                worker.start(command, environ)
         if self.connect.pid is None:
             server = "org.apache.spark.sql.connect.service.SparkConnectServer"
             most = [] if self.cores is None else ["--conf", f"spark.cores.max={self.cores}"]
             command = [*self._java(), "org.apache.spark.deploy.SparkSubmit", *most, "--class", server, "spark-internal"]
-            self.connect.start(command, ports["connect"], environ, patience)
+            self.connect.start(command, environ)
+        for number, worker in enumerate(self.workers):
+            worker.wait(ports[f"worker{number + 1}"], patience)
+        self.connect.wait(ports["connect"], patience)
         return self
 
     def stop(self) -> None:

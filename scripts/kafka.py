@@ -140,7 +140,7 @@ class Broker:
                 self._prepare()
             port = int(self.known["KAFKA_BOOTSTRAP"].rpartition(":")[2])
             command = [*self._java("kafka.Kafka"), self.folder / "server.properties"]
-            self._server.start(command, port, os.environ, patience)
+            self._server.start(command, os.environ).wait(port, patience)
         return self
 
     def stop(self) -> None:

@@ -46,7 +46,7 @@ class Store:
 
     def __enter__(self) -> Store:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", self.port]
-        self._server.start(command, self.port, os.environ)
+        self._server.start(command, os.environ).wait(self.port)
         urllib.request.urlopen(urllib.request.Request(f"{self.address}/bucket", method="PUT"), timeout=60).close()  # noqa: S310
         return self
 

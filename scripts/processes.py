@@ -38,10 +38,8 @@ class Server:
             return pid if begun(pid) == since else None
         return None
 
-    def start(
-        self, command: Sequence[object], door: int | Path, environ: Mapping[str, str], patience: float = 60.0
-    ) -> None:
-        """Start it, and wait until it answers on a port, or has made a socket of its own."""
+    def start(self, command: Sequence[object], environ: Mapping[str, str]) -> Server:
+        """Start it."""
         log = self.folder / f"{self.name}.log"
         with log.open("ab") as file:
             self.process = subprocess.Popen(
@@ -49,11 +47,15 @@ class Server:
                 start_new_session=True,
             )  # fmt: skip
         (self.folder / f"{self.name}.pid").write_text(f"{self.process.pid} {begun(self.process.pid)}")
+        return self
+
+    def wait(self, port: int, patience: float = 60.0) -> None:
+        """Wait until it answers on a port."""
         deadline = time.monotonic() + patience
-        while not (door.exists() if isinstance(door, Path) else answers(door)):
-            if self.process.poll() is not None or time.monotonic() > deadline:
+        while not answers(port):
+            if self.pid is None or time.monotonic() > deadline:
                 self.end(signal.SIGKILL)
-                raise SystemExit(f"the {self.name} did not start; see {log}")
+                raise SystemExit(f"the {self.name} did not start; see {self.folder / f'{self.name}.log'}")
             time.sleep(0.05)
 
     def end(self, how: int = signal.SIGTERM, patience: float = 20.0) -> None:

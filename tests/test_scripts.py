@@ -19,7 +19,7 @@ end_as_asked()
 with contextlib.ExitStack() as stack:
     stack.callback(server.end)
     [port] = free_ports(1)
-    server.start([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", port], port, os.environ)
+    server.start([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", port], os.environ).wait(port)
     print(server.pid, flush=True)
     time.sleep(60)
 """
