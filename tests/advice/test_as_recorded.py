@@ -283,6 +283,7 @@ def test_restarts_are_no_schedule(make: Any, write: Any) -> None:
         assert job(*begins, trigger=2.0).trigger == 2.0
 
 
+@pytest.mark.slow
 def test_a_burst_in_a_long_log_is_not_averaged_away(make: Any, write: Any) -> None:
     """One batch of many rows in four days is replayed as it was: its rows came within its trigger."""
     burst = make.paced(trigger=60.0, count=5760, rate=lambda n: 100.0 if n == 3000 else 5 + 3 * math.sin(n))

@@ -367,6 +367,7 @@ def test_too_many_inputs(planner: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert program.score(kept) >= (1 - error) * exact.values(rates[None])[0] * (1 - 1e-8)
 
 
+@pytest.mark.slow
 def test_tables_that_fit_are_offered_where_streams_split() -> None:
     """Where hosts' tables are too large behind splits an error is named with which they are made."""
     operators = [

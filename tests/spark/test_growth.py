@@ -36,6 +36,7 @@ def sample(engine: Engine, shift: int) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_growth_is_that_of_the_rows(engine: Engine) -> None:
     """Few keys give pairs, single partners rows, also long ago, full groups nothing more; filters are not asked."""
     network = parse_network({"name": "n", "sources": {"a": {}, "b": {}}, "operators": TABLES, "sinks": {}})

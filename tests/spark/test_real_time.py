@@ -428,6 +428,7 @@ def test_a_run_that_ends_before_its_first_checkpoint_goes_on(alone: Engine, brok
 
 @pytest.mark.spark
 @pytest.mark.kafka
+@pytest.mark.slow
 def test_messages_that_are_gone_are_passed_over_where_they_may_be(alone: Engine, broker: Any, tmp_path: Path) -> None:
     """Where messages were removed while a run was stopped it says which, and goes on where the source allows for it.
 

@@ -1,7 +1,8 @@
 """Random networks over files give exactly the rows of plain Spark batch queries, wherever and however they run.
 
 A network that differs is made smaller and shown as a file; put into ``kept/``, it is run by every test from then on.
-``PENSTOCK_SEED`` is the first seed; ``PENSTOCK_SMALL_NETWORKS`` is how many small networks run beside the kept ones,
+``PENSTOCK_SEED`` is the first seed; ``PENSTOCK_SMALL_NETWORKS`` is how many small networks run beside the kept ones, as
+many with topics between hosts and as many on a cluster,
 ``PENSTOCK_NETWORKS=500`` runs 500 larger networks instead of 5, and up to 200 with topics between their hosts and as
 many on a cluster; ``PENSTOCK_DIFFERENTIAL_KILLS=20`` kills in 20 networks instead of 2, and moves units of as many;
 ``PENSTOCK_SHRINK`` is for how many seconds a network that differs is made smaller.
@@ -31,7 +32,7 @@ from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.spark.run import Engine
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
-SMALLER = int(os.environ.get("PENSTOCK_SMALL_NETWORKS", "8"))
+SMALLER = int(os.environ.get("PENSTOCK_SMALL_NETWORKS", "5"))
 NETWORKS = int(os.environ.get("PENSTOCK_NETWORKS", "5"))
 SHRINK = float(os.environ.get("PENSTOCK_SHRINK", "120"))
 KILLS = int(os.environ.get("PENSTOCK_DIFFERENTIAL_KILLS", "2"))
@@ -44,6 +45,7 @@ NIGHTLY = (
     "union-behind-hops-apart-7",
     "union-behind-hops-views-away-1",
     "union-behind-hops-views-away-7",
+    "union-behind-hops-views-away-all",
 )
 """Kept networks whose fault others that are kept show as well, with other batches."""
 
@@ -129,7 +131,7 @@ def compare_topics(topic_hosts: Lasting, tmp_path: Path) -> Compare:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("seed", range(SEED, SEED + -(-SMALLER // 2)))
+@pytest.mark.parametrize("seed", range(SEED, SEED + SMALLER))
 def test_small_networks_agree_over_kafka(seed: int, compare_topics: Compare, tmp_path: Path) -> None:
     """Every sink of a small random network has exactly the rows of plain Spark, also with topics between its hosts."""
     must_agree(case(seed, SMALL), compare_topics, tmp_path)
@@ -166,6 +168,12 @@ def cluster_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]
         lasting = Lasting(engine, again)
         yield lasting
         lasting.close()
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + SMALLER))
+def test_small_networks_agree_on_a_cluster(seed: int, cluster_hosts: Lasting, tmp_path: Path) -> None:
+    """Every sink of a small random network has exactly the rows of plain Spark, also where executors do the work."""
+    must_agree(case(seed, SMALL), comparing(cluster_hosts, tmp_path), tmp_path)
 
 
 @pytest.mark.slow
