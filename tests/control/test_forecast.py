@@ -143,6 +143,17 @@ def test_drift_is_seen_however_far_batches_lie_apart(trigger: float, took: float
     assert drift.slower == pytest.approx(2.0, rel=0.1)
 
 
+def test_a_pause_is_no_drift() -> None:
+    """A second in which a host stands still is none, however short its batches are; three seconds of slowness are."""
+    for slow, drifts in ((1.0, 0), (3.0, 1)):
+        watch = Watch.of(BatchHosts.of(STATISTICS, CLUSTER))
+        for number in range(100):
+            begin = 0.25 * number
+            took = 0.24 if 10 <= begin < 10 + slow else 0.1
+            watch = watch.after(Seen("h1", begin, begin + took, took, 0.1, 0.05))
+        assert sum(10 <= drift.since < 11 for drift in watch.drifts) == drifts
+
+
 def test_a_host_that_was_never_calibrated_does_not_drift() -> None:
     """Where no error is known, nothing is certain: forecasts are wide at first, learn, and call nothing drift."""
     bare = HostStatistics(overhead=0.2, factor=1.0)

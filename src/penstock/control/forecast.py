@@ -34,6 +34,9 @@ MISSED, UNLIKELY = 0.1, 1e-3
 FARTHEST = 0.01
 """How improbable a single batch counts at most: what lies further out may be a pause that says nothing of the next."""
 
+PAUSE = 2.0
+"""Seconds for which batches are out at least before that is called drift: a host that stands still fills short ones."""
+
 USUAL = 10.0
 """Batches that what was known of their spread counts for, beside new ones."""
 
@@ -347,7 +350,7 @@ class Watch:
         window = [batch for batch in _latest(batches, now - WINDOW) if batch.start >= self.young]
         tails = [batch.tail for batch in window]
         # The change is where what came from there on is the least probable.
-        since = [k for k, tail in enumerate(tails) if tail < MISSED]
+        since = [k for k, batch in enumerate(window) if batch.tail < MISSED and now - batch.start >= PAUSE]
         odds = [chance(tails[k:]) for k in since]
         if not odds or min(odds) >= UNLIKELY:
             return None
