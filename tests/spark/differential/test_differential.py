@@ -32,7 +32,7 @@ from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.spark.run import Engine
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
-SMALLER = int(os.environ.get("PENSTOCK_SMALL_NETWORKS", "5"))
+SMALLER = int(os.environ.get("PENSTOCK_SMALL_NETWORKS", "4"))
 NETWORKS = int(os.environ.get("PENSTOCK_NETWORKS", "5"))
 SHRINK = float(os.environ.get("PENSTOCK_SHRINK", "120"))
 KILLS = int(os.environ.get("PENSTOCK_DIFFERENTIAL_KILLS", "2"))
