@@ -73,4 +73,4 @@ def test_a_cluster_and_an_embedded_host_run_one_network(tmp_path: Path, monkeypa
     assert 0 < dropped[0] < 120
     wanted = [2 * sum(range(0, 20, 2)), 2 * sum(range(20, 40, 2))]
     assert sorted(row["s"] for row in read_json(tmp_path / "out")) == sorted(wanted * 3)
-    assert all(server.pid is None for server in (made.master, made.connect, *made.workers))
+    assert all(server.pid is None for server in (made.master, made.connect, made.nursery, *made.workers))
