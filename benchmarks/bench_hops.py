@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from about import revision
+from about import RESULTS, revision
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.spark.hop import START, Hop
@@ -108,7 +108,7 @@ def topic_log(partitions: int) -> Hop:
 def main() -> None:
     """Measure, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     out = parser.parse_args().out
     rows = table()
     found: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from about import ROOT, revision
+from about import RESULTS, ROOT, revision
 from numba import njit
 
 sys.path.insert(0, str(ROOT / "tests" / "shedding"))
@@ -169,7 +169,7 @@ def main() -> None:
         "seed": SEED,
         "rows": rows,
     }
-    out = ROOT / "benchmarks" / "results" / "shedding.json"
+    out = RESULTS / "shedding.json"
     out.parent.mkdir(exist_ok=True)
     out.write_text(json.dumps(document, indent=2) + "\n")
     out.with_suffix(".md").write_text(page(document))

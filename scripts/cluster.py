@@ -78,6 +78,7 @@ class Cluster:
         self.workers = [Server(folder, f"worker{number + 1}") for number in range(workers)]
         self.connect = Server(folder, "connect")
         self.nursery = Server(folder, "nursery")
+        self._door = folder.absolute() / "nursery"
 
     def __enter__(self) -> Cluster:
         end_as_asked()
@@ -101,9 +102,8 @@ class Cluster:
             self._prepare()
         ports = {key: int(port) for key, port in exported(self.folder / "ports").items()}
         environ = self._environ()
-        door = self.folder.absolute() / "nursery"
-        if (command := settings.nursery(door)) and self.nursery.pid is None:
-            door.unlink(missing_ok=True)
+        if (command := settings.nursery(self._door)) and self.nursery.pid is None:
+            self._door.unlink(missing_ok=True)
             self.nursery.start(command, environ)
         if self.master.pid is None:
             deploy = "org.apache.spark.deploy"
@@ -162,9 +162,7 @@ class Cluster:
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYTHONHASHSEED": "0",
-            # Spark's Python workers are forks of a process that has imported what they need.
-            "PENSTOCK_NURSERY": str(self.folder.absolute() / "nursery"),
-            "PYTHONPATH": os.pathsep.join([str(settings.BEGINNING), *filter(None, [kept.get("PYTHONPATH")])]),
+            **settings.short_cut(kept, self._door),
         }
 
     def _java(self) -> list[str]:

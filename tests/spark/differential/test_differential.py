@@ -1,8 +1,8 @@
 """Random networks over files give exactly the rows of plain Spark batch queries, wherever and however they run.
 
 A network that differs is made smaller and shown as a file; put into ``kept/``, it is run by every test from then on.
-``PENSTOCK_SEED`` is the first seed; ``PENSTOCK_SMALL_NETWORKS`` is how many small networks run beside the kept ones, as
-many with topics between hosts and as many on a cluster,
+``PENSTOCK_SEED`` is the first seed; ``PENSTOCK_SMALL_NETWORKS`` is how many small networks run beside the kept ones:
+so many with folders between hosts, so many with topics, and so many on a cluster;
 ``PENSTOCK_NETWORKS=500`` runs 500 larger networks instead of 5, and up to 200 with topics between their hosts and as
 many on a cluster; ``PENSTOCK_DIFFERENTIAL_KILLS=20`` kills in 20 networks instead of 2, and moves units of as many;
 ``PENSTOCK_SHRINK`` is for how many seconds a network that differs is made smaller.

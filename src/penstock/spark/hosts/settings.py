@@ -232,13 +232,18 @@ def environment(
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
         "PENSTOCK_LIFELINE": str(lifeline),
-        "PENSTOCK_NURSERY": str(nursery),
-        "PYTHONPATH": os.pathsep.join([str(BEGINNING), *filter(None, [kept.get("PYTHONPATH")])]),
+        **short_cut(kept, nursery),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONHASHSEED": "0",
         "TMPDIR": str(folder),
     }
+
+
+def short_cut(kept: Mapping[str, str], nursery: Path) -> dict[str, str]:
+    """Return what lets Python workers go on as forks of the nursery behind a socket."""
+    path = [str(BEGINNING), *filter(None, [kept.get("PYTHONPATH")])]
+    return {"PENSTOCK_NURSERY": str(nursery), "PYTHONPATH": os.pathsep.join(path)}
 
 
 def nursery(socket: Path) -> list[str]:

@@ -101,17 +101,18 @@ def begin_hosts(
     first = [host for name, host in hosts.items() if going_on is None or name in going_on or name not in mine]
     forgiven = () if going_on is None else hosts.keys() - mine
     with ThreadPoolExecutor(max(1, len(hosts))) as pool:
-        started = {host.name: pool.submit(host.start) for host in first if not isinstance(host, RemoteHost)}
+        elsewhere = [host for host in first if isinstance(host, RemoteHost)]
+        started = {host.name: pool.submit(host.start) for host in first if host not in elsewhere}
 
         def ready() -> Hosts:
-            # Meanwhile.
+            # The client takes a second or two to import, while hosts start.
             import_client()
             _await(started, forgiven)
             return hosts
 
         try:
-            if elsewhere := [host for host in first if isinstance(host, RemoteHost)]:
-                # These connect at once: nobody else may import the client meanwhile.
+            if elsewhere:
+                # These connect as soon as they start, so the client must be whole by then.
                 import_client()
                 started |= {host.name: pool.submit(host.start) for host in elsewhere}
             yield ready
