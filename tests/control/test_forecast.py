@@ -15,7 +15,20 @@ from scipy.stats import combine_pvalues
 from penstock.cluster import Cluster, SparkSettings
 from penstock.control.course import AGAIN, BACK, Course
 from penstock.control.ended import seen
-from penstock.control.forecast import FARTHEST, HORIZONS, MISSED, YOUNG, Seen, Speed, Watch, chance, history, learned
+from penstock.control.forecast import (
+    FARTHEST,
+    HORIZONS,
+    MISSED,
+    YOUNG,
+    Drift,
+    Seen,
+    Speed,
+    Watch,
+    chance,
+    history,
+    in_short,
+    learned,
+)
 from penstock.control.outlook import forecasts, with_measured
 from penstock.latency.batches import BatchHosts, PlacedBatches
 from penstock.latency.cores import alone
@@ -69,6 +82,17 @@ def test_drift_tells_a_slow_core_from_more_work() -> None:
     assert "its core is 0.62 times as fast" in drift.says
     assert other.core is None
     assert "core" not in other.says
+
+
+def test_a_host_that_drifted_often_is_told_of_in_one_line() -> None:
+    """In short each host has one line: what its only drift says, or how many there were and how far they went."""
+    found = [Drift("h1", 8.0, 5.0, 1.5), Drift("h2", 9.0, 6.0, 1.25), Drift("h1", 20.0, 16.0, 3.0)]
+    assert in_short([]) == []
+    assert in_short(found) == [
+        "drift: h1 missed its interval 2 times, first from 5 s on; its batches took 1.50 to 3.00 times as long as "
+        "calibrated",
+        found[1].says,
+    ]
 
 
 def test_steady_hosts_do_not_drift() -> None:

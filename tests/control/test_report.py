@@ -74,6 +74,28 @@ def test_unmeasured_overhead_is_told_and_teaches_nothing(tmp_path: Path) -> None
     assert "notes" not in finish(attrs.evolve(job, statistics=STATISTICS), outcome).report
 
 
+def test_rows_that_had_waited_before_the_run_are_held_against_no_prediction(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where rows lay in a folder before a run, how far off their latency is is neither told nor kept."""
+    course, _, result = world(np.random.default_rng(4), 60)
+    quick = {name: attrs.evolve(row, speed=3e7) for name, row in STATISTICS.hosts.items()}
+    known = attrs.evolve(STATISTICS, hosts=quick)
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=known, rates=course.rates)
+    fresh = attrs.evolve(outcome_of(result), seconds=60.0)
+    old = attrs.evolve(fresh, stimulus={name: times - 3600.0 for name, times in fresh.stimulus.items()})
+    for outcome, told in ((fresh, False), (old, True)):
+        record = Record(tmp_path / f"{told}.jsonl")
+        report = finish(job, outcome, record=record).report
+        assert ("waited" in report) == told
+        assert (record.file.exists() and '"off"' in record.file.read_text()) != told
+        show(report)
+        shown = "".join(capsys.readouterr())
+        assert ("100% of the rows at sinks had come to their folders or topics before" in shown) == told
+        assert (" %" in shown.split("streams: rows")[0]) != told
+    assert old.waited == report["waited"] == 1.0
+
+
 def test_a_run_without_a_batch_has_a_report() -> None:
     """Where nothing was there to read nothing was delivered, no host was busy, and all is accounted for."""
     empty = {name: np.zeros(0) for name in NETWORK.sinks}

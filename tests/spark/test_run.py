@@ -21,6 +21,7 @@ from sinks_kit import read_json, read_parquet
 
 from penstock.monitor import open_view
 from penstock.monitor.run import RunView
+from penstock.spark.calibrate.samples import FIRST
 from penstock.spark.hosts import EmbeddedHost
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -535,6 +536,27 @@ def test_calibrate_on_samples(here: Path, penstock: Any) -> None:
         assert len(refused.err.strip().splitlines()) == 1, refused.err
         assert "sample" in refused.err
     assert not (here / ".penstock").exists()
+
+
+def test_calibrate_on_what_sources_hold(here: Path, penstock: Any) -> None:
+    """Without a sample a source's own first rows are one; an empty folder, and a source without rows, are refused."""
+    words = ["calibrate", "network.toml", "--cluster", "cluster.toml", "--budget", "0.3", "--json"]
+    (here / "network.toml").write_text(CLICKS)
+    for number in range(FIRST + 2):
+        write_clicks(here / f"clicks/a b[{number:02}].json", 300 * number, 300 * number + 300)
+    done = penstock(*words)
+    assert done.code == 0, done.err
+    assert done.document["operators"]["views"]["tuples"] > 0
+    assert done.document["operators"]["views"]["selectivity"] == pytest.approx(2 / 3, abs=0.01)
+    for file in (here / "clicks").iterdir():
+        file.unlink()
+    refused = penstock(*words)
+    assert (refused.code, len(refused.err.strip().splitlines())) == (2, 1), refused.err
+    assert "the sample of source 'clicks' has no rows" in refused.err
+    (here / "network.toml").write_text(CLICKS.replace('format = "json"', 'format = "rate"', 1))
+    refused = penstock(*words)
+    assert (refused.code, len(refused.err.strip().splitlines())) == (2, 1), refused.err
+    assert "source 'clicks' (rate) has no rows before it runs" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,7 @@ class SampleOptions(NamedTuple):
 
     sample: Annotated[
         str | None,
-        typer.Option(
-            "--sample", metavar="DIR_OR_FILE", help="Sample rows of each source; nexmark sources make their own."
-        ),
+        typer.Option("--sample", metavar="DIR_OR_FILE", help="Sample rows of each source; default: what it has."),
     ] = None
     cluster: options.ClusterOption = None
     host: Annotated[str | None, typer.Option("--host", metavar="H", help="Host of the cluster to measure on.")] = None
@@ -114,19 +112,24 @@ class _Task:
 def _measured(task: _Task) -> Statistics:
     """Start hosts and measure."""
     from penstock.control.record import Record
-    from penstock.spark.calibrate import Precision, calibrate_alone, measure_overhead, read_samples
+    from penstock.spark.calibrate import Precision, calibrate_alone, check_samples, measure_overhead, read_samples
     from penstock.spark.compile import check_network
+    from penstock.spark.connection import Connection
     from penstock.spark.hosts import cores_here, start_hosts
     from penstock.spark.run import Engine
 
     check_network(task.network, task.cluster.spark)
+    check_samples(task.network, task.sample)
     names = [task.host] if task.rates is None else list(task.cluster.hosts)
     cluster, part = task.cluster.crowded(names, cores_here()), 0.95 if task.rates is None else 0.4
     with common.progress() as tell:
         tell("starting host" if len(names) == 1 else "starting hosts", 0.0)
         with start_hosts(cluster, names=names) as running:
             engine = Engine(cluster, running)
-            samples = read_samples(engine.sessions[task.host], task.network, task.sample)
+            kafka = Connection.of(task.cluster.spark)
+            samples = read_samples(
+                engine.sessions[task.host], task.network, task.sample, kafka={} if kafka is None else kafka.spark
+            )
             found = calibrate_alone(
                 engine, task.host, task.network, samples, Precision(*task.wish),
                 report=lambda what, share: tell(what, part * share),

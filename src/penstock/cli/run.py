@@ -243,7 +243,7 @@ def _modes(graph: Network, cluster: Cluster, placed: Placement, end: EndOptions)
 
 def show(document: Document) -> None:
     """Print a run's report for people: predicted beside measured, counts per stream."""
-    from penstock.control.forecast import Drift
+    from penstock.control.forecast import Drift, in_short
 
     show_latency(document, document["sinks"])
     counted = ["arrived", "delivered", "dropped"]
@@ -255,8 +255,8 @@ def show(document: Document) -> None:
     )
     if "plan" in document:
         common.show_plan(document["plan"])
-    for drift in document.get("drifts", ()):
-        common.say(Drift(**drift).says)
+    for line in in_short(Drift(**drift) for drift in document.get("drifts", ())):
+        common.say(line)
     if document.get("down"):
         common.say(f"{', '.join(document['down'])} died; what ran there went on in its copies elsewhere")
     hosts = ", ".join(
@@ -272,11 +272,12 @@ def show(document: Document) -> None:
 def show_latency(document: Document, sinks: Document) -> None:
     """Print latencies of a run's report, of all sinks and of some: predicted beside measured."""
     rows, spread, simulated = [], bool(document.get("draws")), "simulated" in document
+    alike = "waited" not in document
     for name, row in [("all sinks", document), *sinks.items()]:
         measured, predicted, virtual = row["latency"], row.get("predicted"), row.get("simulated")
         for key in ("max", "p99", "p50", "mean"):
             guess = predicted[key] if predicted else None
-            gap = f"{100 * (guess / measured[key] - 1):+.1f} %" if guess is not None and measured[key] else ""
+            gap = f"{100 * (guess / measured[key] - 1):+.1f} %" if guess is not None and measured[key] and alike else ""
             beside = [virtual[key] if virtual else ""] if simulated else []
             shown, word = name if key == "max" else "", {"max": "worst"}.get(key, key)
             between = [common.between(row["interval"][word])] if "interval" in row else [""]

@@ -285,6 +285,22 @@ class Drift:
         )
 
 
+def in_short(drifts: Iterable[Drift]) -> list[str]:
+    """Return a line for each host that drifted, however often it did."""
+    by_host: dict[str, list[Drift]] = {}
+    for drift in drifts:
+        by_host.setdefault(drift.host, []).append(drift)
+    return [mine[0].says if len(mine) == 1 else _several(mine) for mine in by_host.values()]
+
+
+def _several(drifts: Sequence[Drift]) -> str:
+    took = [drift.slower for drift in drifts]
+    return (
+        f"drift: {drifts[0].host} missed its interval {len(took)} times, first from {drifts[0].since:.0f} s on; its "
+        f"batches took {min(took):.2f} to {max(took):.2f} times as long as calibrated"
+    )
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class Watch:
     """What is believed of hosts, from their batches so far.

@@ -228,8 +228,8 @@ def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, 
             report["hosts"][host]["slower"] = share
         # A run that ended before its rates did not deliver what was predicted.
         whole = job.rates is None or min(job.seconds or math.inf, outcome.seconds) >= job.rates.duration
-        # Nor does it tell of intervals where something is left out of them.
-        spread = prediction.spread if whole and not prediction.notes else None
+        # Nor does it tell of intervals where something is left out of them, or where rows had waited before it.
+        spread = prediction.spread if whole and not ("waited" in report or prediction.notes) else None
         off = off_by(spread, report["predicted"], report["latency"]) if spread is not None else {}
         record.note(job.statistics, job.cluster, [batch for batch in batches if batch.start >= job.young], off)
     elif rates is not None and job.real_time:

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from penstock.shedding.live import Shedder
     from penstock.spark.run import Batch, Outcome
 
+WAITED = (
+    "{:.0%} of the rows at sinks had come to their folders or topics before the run began; their latency counts from "
+    "then, and no prediction is meant for it"
+)
+
+FEW = 0.01
+"""Share of a run's tuples that may have waited since before it began: else no prediction holds for their latency."""
+
 
 def describe(network: Network, statistics: Statistics | None = None) -> Document:
     """Return a network as a plain document, for reports and pictures, with how small a cost could be measured."""
@@ -80,6 +88,7 @@ def compare(
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
         **({"down": sorted(outcome.down)} if outcome.down else {}),
+        **({"waited": outcome.waited} if outcome.waited > FEW else {}),
         **({"missing": dict(outcome.missing)} if outcome.missing else {}),
         **({"gone": dict(outcome.gone)} if outcome.gone else {}),
     }
@@ -94,6 +103,8 @@ def compare(
         _add_prediction(document, prediction)
         document["error_bar"] = error_bar(prediction)
         document["series"] = series(cluster, placement, outcome, prediction, host_of)
+    if "waited" in document:
+        document["notes"] = [*document.get("notes", ()), WAITED.format(outcome.waited)]
     return document
 
 

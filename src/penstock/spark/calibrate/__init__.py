@@ -17,7 +17,7 @@ from penstock.spark.calibrate.in_place import (
     too_few,
 )
 from penstock.spark.calibrate.queued import calibrate_by_queues
-from penstock.spark.calibrate.samples import read_samples
+from penstock.spark.calibrate.samples import check_samples, read_samples
 from penstock.spark.calibrate.slope_of import Precision
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "calibrate_alone",
     "calibrate_by_queues",
     "calibrate_in_place",
+    "check_samples",
     "host_batches",
     "mean_speed",
     "measure_overhead",

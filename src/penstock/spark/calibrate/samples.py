@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
+import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import InputError
@@ -21,9 +22,38 @@ from penstock.workload import nexmark
 
 ENDINGS = (".json", ".csv", ".parquet", ".orc", ".txt")
 
+LONGEST = 50_000
+"""Rows of a source's own that are a sample."""
+
+FIRST = 8
+"""Files of a source's own that they come from: one behind the other, so that windows and joins see what they will."""
+
+
+def check_samples(network: Network, path: str | os.PathLike[str] | None) -> dict[str, Path]:
+    """Return where the samples of sources are, of those that have some there; see `read_samples`.
+
+    Raises
+    ------
+    InputError
+        If a source has none, there or of its own.
+    """
+    plain = [name for name, source in network.sources.items() if not source.scheduled]
+    if path is not None:
+        return {name: _sample_of(Path(path), name, len(network.sources)) for name in plain}
+    for name in plain:
+        form = network.sources[name].format
+        if form not in (*FILES, "kafka"):
+            hint = "name a file or folder of rows"
+            raise InputError(f"source {name!r} ({form}) has no rows before it runs", at="--sample", hint=hint)
+    return {}
+
 
 def read_samples(
-    session: SparkSession, network: Network, path: str | os.PathLike[str] | None, events: int = 20_000
+    session: SparkSession,
+    network: Network,
+    path: str | os.PathLike[str] | None,
+    events: int = 20_000,
+    kafka: Mapping[str, str] | None = None,
 ) -> dict[str, DataFrame]:
     """Return sample rows of every source, with envelope.
 
@@ -31,19 +61,24 @@ def read_samples(
     ----------
     path
         A folder with a file or folder per source (``clicks.json``, ``clicks/``), or one file if there is one source.
-        Not needed for sources that make their own events.
+        None: the first rows that their folders and topics hold. Sources that make their own events need neither.
     events
         How many events of a Nexmark source.
+    kafka
+        Spark's options for the cluster's Kafka.
     """
+    places = check_samples(network, path)
     found = {}
     for name, source in network.sources.items():
         at = f"sources.{name}"
         if source.scheduled:
             found[name] = _events(session, source, events)
             continue
-        if path is None:
-            raise InputError(f"source {name!r} has no sample", at="--sample", hint="name a file or folder of rows")
-        place = _sample_of(Path(path), name, len(network.sources))
+        if name not in places:
+            with blame(at):
+                found[name] = _own(session, source, kafka or {})
+            continue
+        place = places[name]
         form = source.format if source.format in FILES else _format_of(place)
         options = {**(source.options if source.format == form else {}), "path": str(place.absolute())}
         if form == "csv" and source.format != "csv":
@@ -56,6 +91,16 @@ def read_samples(
         with blame(at):
             found[name] = read_source(session, attrs.evolve(source, format=form, options=options), {}, batch=True)
     return found
+
+
+def _own(session: SparkSession, source: Source, kafka: Mapping[str, str]) -> DataFrame:
+    """Return the first rows that a source's folder or topics hold."""
+    rows = read_source(session, source, kafka, batch=True)
+    if source.format in FILES:
+        files = sorted(rows.inputFiles())[:FIRST]
+        # Spark then opens no others.
+        rows = rows.filter(F.col("_metadata.file_name").isin([file.rpartition("/")[2] for file in files]))
+    return rows.limit(LONGEST)
 
 
 def lengthened(

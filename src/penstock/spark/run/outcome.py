@@ -156,6 +156,13 @@ class Outcome:
         values = np.concatenate([recent, *(row[0] for row in older)])
         return values, np.concatenate([np.zeros(0), *map(self._weight, names), *(row[1] for row in older)])
 
+    @property
+    def waited(self) -> float:
+        """Share of the tuples at sinks that came to their sources before it began, those of the history left out."""
+        weights = {name: self._weight(name) for name in self.stimulus}
+        before = sum(float(weight[self.stimulus[name] < self.epoch].sum()) for name, weight in weights.items())
+        return before / max(1.0, sum(float(weight.sum()) for weight in weights.values()))
+
     def _weight(self, sink: str) -> Array:
         return self.weight.get(sink, np.ones(len(self.visible.get(sink, ()))))
 
