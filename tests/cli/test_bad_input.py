@@ -111,9 +111,11 @@ def ask(penstock: Any, folder: Path, command: str) -> Any:
     options |= {"statistics.json": "--statistics", "keep.json": "--keep"}
     listed = (COMMANDS | ENGINES)[command]
     words = [word for name in listed for word in (options[name], str(folder / name)) if word]
-    words += {"run": ["--directory", str(folder / "run")], "calibrate": ["--out", str(folder / "out.json")]}.get(
-        command, []
-    )
+    outputs = {
+        "run": ["--directory", str(folder / "run")],
+        "calibrate": ["--sample", str(folder / "samples"), "--out", str(folder / "out.json")],
+    }
+    words += outputs.get(command, [])
     return penstock(command, *words, "--json")
 
 
@@ -121,6 +123,9 @@ def write(folder: Path, **changed: str | bytes) -> None:
     for name, text in FILES.items():
         given = changed.get(name.partition(".")[0], text)
         (folder / name).write_bytes(given if isinstance(given, bytes) else given.encode("utf-8", "surrogatepass"))
+    (folder / "samples").mkdir(exist_ok=True)
+    for source in "rs":
+        (folder / f"samples/{source}.json").touch()
 
 
 def check(outcome: Any, folder: Path, *, refused: bool | None = None) -> None:
