@@ -315,6 +315,8 @@ class Watch:
         The batches of each host in the last minute, or the latest few.
     drifts
         Of all hosts, in the order of time.
+    drifted
+        When each of these hosts last did (s).
     young
         Seconds of the run in which nothing is called drift: see `YOUNG`.
     """
@@ -323,6 +325,7 @@ class Watch:
     calibrated: Mapping[str, Speed]
     recent: Mapping[str, tuple[Seen, ...]] = attrs.field(factory=dict)
     drifts: tuple[Drift, ...] = ()
+    drifted: Mapping[str, float] = attrs.field(factory=dict)
     young: float = 0.0
 
     @classmethod
@@ -339,7 +342,7 @@ class Watch:
         batch = attrs.evolve(batch, tail=self.known[name].tail(batch))
         mine = _latest((*self.recent.get(name, ()), batch), now - KEPT)
         drift = self._drift(name, mine, now)
-        if drift is None and not any(each.host == name and now < each.time + SETTLED for each in self.drifts):
+        if drift is None and now >= self.drifted.get(name, -math.inf) + SETTLED:
             return attrs.evolve(self, recent={**self.recent, name: mine})
         if drift is not None:
             # What they were off by is explained now.
@@ -351,13 +354,10 @@ class Watch:
         speed = attrs.evolve(speed, doubt=max(speed.doubt, self.calibrated[name].doubt))
         if drift is not None:
             drift = attrs.evolve(drift, slower=math.exp(float(np.mean([speed.expects(batch) for batch in mine]))))
-        drifts = () if drift is None else (drift,)
-        return attrs.evolve(
-            self,
-            known={**self.known, name: speed},
-            recent={**self.recent, name: mine},
-            drifts=(*self.drifts, *drifts),
-        )
+        told = attrs.evolve(self, known={**self.known, name: speed}, recent={**self.recent, name: mine})
+        if drift is None:
+            return told
+        return attrs.evolve(told, drifts=(*self.drifts, drift), drifted={**self.drifted, name: now})
 
     def _drift(self, name: str, batches: Sequence[Seen], now: float) -> Drift | None:
         """Say whether the latest batches miss their interval more often, or by more, than chance has it."""
@@ -384,7 +384,7 @@ class Watch:
         Since it drifted its own batches tell that alone: what was learned then was learned from them.
         """
         recent = self.recent.get(name, ())
-        drifted = any(each.host == name for each in self.drifts) and any(each.end > now - KEPT for each in recent)
+        drifted = name in self.drifted and any(each.end > now - KEPT for each in recent)
         return learned(recent, now, self._forgot(name) if drifted else self.known[name])
 
     def ahead(self, name: str, now: float, rng: np.random.Generator) -> Array:
