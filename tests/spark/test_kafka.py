@@ -12,6 +12,7 @@ from kafka_kit import forget, make_topic, put, take, values
 from penstock.cluster import SparkSettings
 from penstock.errors import EngineError, InputError
 from penstock.network.file import parse_network
+from penstock.spark.calibrate import samples
 from penstock.spark.connection import Connection
 from penstock.spark.run import Engine, Outcome, SparkEngine
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
@@ -79,6 +80,20 @@ def test_messages_become_rows_and_rows_messages(kafka_engine: Engine, broker: An
     assert sorted(row["n"] for row in values(broker, odd)) == [*range(1, 35, 2), 99]
     assert len(take(broker, counts)) == 9
     assert outcome.streams(parse_network(document))["clicks->counts"]["late"] == 1
+
+
+def test_a_topic_is_its_own_sample(kafka_engine: Engine, broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is calibrated without a sample sees the first rows of its topic, and no more of them than it needs."""
+    topic, kafka = make_topic(broker, "clicks", 2), Connection.of(kafka_engine.cluster.spark)
+    put(broker, topic, clicks(0, 25))
+    assert kafka is not None
+    monkeypatch.setattr(samples, "LONGEST", 20)
+    (rows,) = samples.read_samples(
+        kafka_engine.sessions["h1"], parse_network(network(topic)), None, kafka=kafka.spark
+    ).values()
+    found = [row.asDict() for row in rows.collect()]
+    assert len({row["__id"] for row in found}) == len(found) == 20
+    assert {row["n"] for row in found} < set(range(25))
 
 
 def test_only_what_is_missing_is_sent_again(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:
