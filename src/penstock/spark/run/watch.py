@@ -36,6 +36,8 @@ def watch(system: System, trigger: float, seconds: float | None, tell: Report, h
             _look_after(system, trigger, failures)
         tell("running", min(1.0, (now - begin) / span) if span > 0 else 0.0)
         if ending.over(state, now, trigger, system.copies.patience) or (seconds is not None and now - begin >= seconds):
+            # In real-time mode what has come is gone over once more, which may take as long as its backlog.
+            tell("finishing", 1.0)
             return
 
 
