@@ -157,6 +157,20 @@ def test_what_nobody_may_want_of_a_run_is_noted(penstock, network, here):
         assert f"note: {words}" in done.err.replace("the copies ", "").replace("the run ", "")
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(["--policy", "shed", "--act"], True), (["--policy", "shed"], False), (["--act"], False)],
+)
+def test_dead_hosts_that_no_policy_minds_are_noted(penstock, network, here, words, told):
+    """Who acts by policies that leave alone what a dead host ran is told so, before anything runs."""
+    done = penstock(
+        "control", network, "--hosts", 2, "--placement", PLACED, "--rates", "clicks=100,buys=20", "--duration", 5,
+        "--json", *words,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert ("note: none of these policies starts what a dead host ran" in done.err) is told
+
+
 def test_scenario_that_spark_cannot_let_happen_is_refused(penstock, network, burst):
     """Rates and speeds that only the simulator can change are refused on Spark before anything starts."""
     Path("scenario.toml").write_text("[[events]]\nat = 1\nslow = {host = 'h1', factor = 0.5}\n")
