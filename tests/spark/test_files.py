@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from sinks_kit import read_json
 
+from penstock.control.report import unread
 from penstock.errors import EngineError, InputError
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment
@@ -85,6 +86,20 @@ def test_an_empty_source_ends_in_time(engine: Engine, tmp_path: Path) -> None:
     write_rows(tmp_path / "in", 0, [{"n": n, "at": at(n)} for n in range(5)])
     _, streams = run(engine, network, tmp_path / "run")
     assert streams["kept->out"] == {"arrived": 5, "delivered": 5, "dropped": 0, "late": 0}
+
+
+def test_files_that_spark_passes_over_are_told(engine: Engine, tmp_path: Path) -> None:
+    """A file that comes with a time a week before that of others is not read, and the run says so."""
+    network = document(tmp_path, ALL, {"out": {"input": "kept"}})
+    write_rows(tmp_path / "in", 0, [{"n": n, "at": at(n)} for n in range(5)])
+    outcome, _ = run(engine, network, tmp_path / "run")
+    assert outcome.skipped == {}
+    write_rows(tmp_path / "in", -8 * 86400, [{"n": n, "at": at(n)} for n in range(7)])
+    outcome, streams = run(engine, network, tmp_path / "run")
+    assert streams["events->kept"]["arrived"] == 5
+    assert outcome.skipped == {"events": 1}
+    (said,) = unread(outcome.gone, outcome.skipped)
+    assert said.startswith("penstock: 1 files of the source 'events' were not read: they are a week older")
 
 
 def test_a_source_that_nobody_reads(engine: Engine, tmp_path: Path, penstock: Any) -> None:

@@ -332,6 +332,18 @@ def test_folders_that_spark_does_not_read_do_not_wait(tmp_path: Path, deep: str,
     assert some.waiting(0) == (40, 1e9)
 
 
+def test_files_that_are_never_read_are_counted(tmp_path: Path) -> None:
+    """Those are that are more than a week older than the youngest that was read, if the options let one know."""
+    folder = Folder(tmp_path)
+    assert folder.unread().never() == 0
+    for name, days in (("young.json", 0), ("old.json", 8), ("older.json", 30), ("read.json", 40), ("late.json", 6)):
+        folder.add(name, 1, 1e9 - 86400 * days)
+    assert folder.unread().never() == 0
+    folder.list(0, "young.json", "read.json")
+    assert folder.unread().never() == 2
+    assert folder.unread(maxFileAge="1d").never() == 0
+
+
 def test_what_spark_passes_over_does_not_wait(tmp_path: Path) -> None:
     """Files that are much older than what was read, or of another name, are no backlog."""
     folder = Folder(tmp_path)

@@ -88,11 +88,11 @@ def write(text: str, indent: str = "", following: str = "") -> None:
     sys.stdout.write(filled + "\n")
 
 
-def say_gone(document: Document) -> None:
-    """Say how many messages a run that went on could not read any more, by its report."""
+def say_unread(document: Document) -> None:
+    """Say, by a run's report, how many messages it could not read any more, and how many files it passed over."""
     from penstock.control.report import unread
 
-    for text in unread(document.get("gone", {})):
+    for text in unread(document.get("gone", {}), document.get("skipped", {})):
         say(text)
 
 

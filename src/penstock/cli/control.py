@@ -191,7 +191,7 @@ def command(
         write_lines(folder.history, place.history())
     about = {"network": graph.name, "engine": run.engine, "policy": goal.policy, "seed": answer.seed}
     document = {**about, **report, "directory": directory, "seconds": time.perf_counter() - began}
-    common.say_gone(document)
+    common.say_unread(document)
     if answer.json:
         common.answer(document)
     else:

@@ -147,8 +147,8 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
         Told how far it is.
     say
         Told in a sentence of hosts that may send messages twice, of a host that is not what it was calibrated to be,
-        while the run goes on, of messages that were gone before they were read, and of rows that windows and joins left
-        out because they are from before 1970.
+        while the run goes on, of messages that were gone before they were read, of files that are passed over, and of
+        rows that windows and joins left out because they are from before 1970.
     """
     deployment = engine.prepare(
         job.network,
@@ -177,7 +177,7 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
             report=tell,
             heard=heard,
         )
-    for text in unread(outcome.gone):
+    for text in unread(outcome.gone, outcome.skipped):
         say(text)
     if outcome.early:
         say("penstock: rows before 1970 enter no window or join: Spark's watermark begins there")

@@ -91,6 +91,7 @@ def compare(
         **({"waited": outcome.waited} if outcome.waited > FEW else {}),
         **({"missing": dict(outcome.missing)} if outcome.missing else {}),
         **({"gone": dict(outcome.gone)} if outcome.gone else {}),
+        **({"skipped": dict(outcome.skipped)} if outcome.skipped else {}),
     }
     for name, rows in outcome.repeated.items():
         if rows:
@@ -108,10 +109,14 @@ def compare(
     return document
 
 
-def unread(gone: Mapping[str, int]) -> list[str]:
-    """Return what to say of messages that were gone before they were read, by topic."""
+def unread(gone: Mapping[str, int], skipped: Mapping[str, int]) -> list[str]:
+    """Return what to say of messages that were gone before they were read, by topic, and of files passed over."""
     said = "messages of the topic {!r} were gone before they were read"
-    return [f"penstock: {count} {said.format(topic)}" for topic, count in gone.items()]
+    old = "files of the source {!r} were not read: they are a week older than others (Spark's maxFileAge)"
+    return [
+        *(f"penstock: {count} {said.format(topic)}" for topic, count in gone.items()),
+        *(f"penstock: {count} {old.format(source)}" for source, count in skipped.items()),
+    ]
 
 
 def _add_prediction(document: Document, prediction: Prediction) -> None:

@@ -27,6 +27,7 @@ def summary(outcome: Outcome, network: Network, placement: Mapping[str, str], ho
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
         **({"gone": dict(outcome.gone)} if outcome.gone else {}),
+        **({"skipped": dict(outcome.skipped)} if outcome.skipped else {}),
     }
 
 

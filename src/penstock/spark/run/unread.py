@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from itertools import islice
 from urllib.parse import unquote, urlsplit
 
-from penstock.network import Source
+from penstock.network import Network, Source
+from penstock.spark.compile import Query
 from penstock.spark.shipped.checkpoint import files_listed
+from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import LOCAL, Place, absolute, scheme_of
 
 MOST = 100_000
@@ -81,6 +84,16 @@ class Unread:
         size = sum(self._size(path)[0] for path in left)
         return size * self._rows / self._bytes, min(self._size(path)[1] for path in left)
 
+    def never(self) -> int:
+        """Return how many files Spark will not read, since they are so much older than the youngest it has listed."""
+        if not self.known:
+            return 0
+        self._list()
+        there = list(islice(self._files(), MOST + 1))
+        youngest = max((self._size(path)[1] for path in self._listed), default=0.0)
+        old = [path for path in there if path not in self._listed and self._size(path)[1] < youngest - AGE]
+        return len(old) if len(there) <= MOST else 0
+
     def _list(self) -> None:
         """Take in what the query has listed since."""
         for uri, at in files_listed(self._checkpoint, self._number, self._next):
@@ -107,6 +120,17 @@ class Unread:
                 for name in names:
                     if not _hidden(name) and fnmatchcase(name, self._pattern):
                         yield os.path.join(folder, name)
+
+
+def never_read(network: Network, queries: Iterable[Query]) -> dict[str, int]:
+    """Return by source how many files of its folder no query will read; see `Unread.never`."""
+    found: dict[str, int] = {}
+    for query in queries:
+        for number, name in enumerate(query.inputs):
+            source = network.sources.get(name)
+            if source is not None and source.format in FILES:
+                found[name] = max(found.get(name, 0), Unread(source, query.spec.checkpoint, number).never())
+    return {name: count for name, count in found.items() if count}
 
 
 def _hidden(name: str) -> bool:
