@@ -88,8 +88,10 @@ def test_a_topic_is_its_own_sample(kafka_engine: Engine, broker: Any, monkeypatc
     put(broker, topic, clicks(0, 25))
     assert kafka is not None
     monkeypatch.setattr(samples, "LONGEST", 20)
+    document = network(topic)
+    document["sources"]["clicks"]["options"]["startingOffsets"] = "latest"
     (rows,) = samples.read_samples(
-        kafka_engine.sessions["h1"], parse_network(network(topic)), None, kafka=kafka.spark
+        kafka_engine.sessions["h1"], parse_network(document), None, kafka=kafka.spark
     ).values()
     found = [row.asDict() for row in rows.collect()]
     assert len({row["__id"] for row in found}) == len(found) == 20

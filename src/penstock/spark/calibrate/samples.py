@@ -95,7 +95,11 @@ def read_samples(
 
 def _own(session: SparkSession, source: Source, kafka: Mapping[str, str]) -> DataFrame:
     """Return the first rows that a source's folder or topics hold."""
-    rows = read_source(session, source, kafka, batch=True)
+    # Where a stream begins in a topic is no matter here, and "latest" is no place to begin.
+    options = {
+        key: value for key, value in source.options.items() if not key.lower().startswith(("starting", "ending"))
+    }
+    rows = read_source(session, attrs.evolve(source, options=options), kafka, batch=True)
     if source.format in FILES:
         files = sorted(rows.inputFiles())[:FIRST]
         # Spark then opens no others.
