@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from penstock.network import read_network
 
 TWO = Path("examples/two-chains")
 RATES = ["--rates", "clicks=10,buys=5"]
+ON = "views=h1,scored=h1,paid=h2,billed=h2"
 PLACED = ["--cluster", TWO / "cluster.toml", "--placement", TWO / "placement.json"]
 ASSUMED = "note: operators.paid, operators.views have no selectivity; 1 is assumed\n"
 PLANNING: dict[str, list[object]] = {
@@ -195,3 +197,26 @@ def test_a_missing_cost_is_missing_in_its_file(penstock: Any, root: Path, tmp_pa
     asked = ["admit", TWO / "network.toml", new, *PLACED, *RATES, "--latency", 9]
     assert penstock(*asked).err.startswith(f"penstock: {new}: operators.")
     assert penstock(*put("shed", old)).err.startswith(f"penstock: {old}: operators.")
+
+
+@pytest.mark.parametrize(
+    ("overhead", "placement", "words", "told"),
+    [
+        (0.2, ON, [], True),
+        (0.0, ON, [], False),
+        (0.2, f"{ON},views#2=h2", [], False),
+        (0.2, ON, ["--model", "mace"], False),
+        (0.2, ON, ["--model", "microbatch"], False),
+    ],
+)
+def test_batches_that_nobody_asked_about_are_told(
+    penstock: Any, tmp_path: Path, overhead: float, placement: str, words: list[str], told: bool
+) -> None:
+    """Where statistics are of Spark and nothing else is, an estimate by a model without batches says so."""
+    (tmp_path / "known.json").write_text(json.dumps({"operators": {}, "hosts": {"h1": {"overhead": overhead}}}))
+    done = penstock(
+        "estimate", TWO / "network.toml", "--hosts", 2, *RATES, "--placement", placement, "--statistics",
+        tmp_path / "known.json", *words,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert ("ask with --model microbatch" in done.err) is told

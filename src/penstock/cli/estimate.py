@@ -14,11 +14,18 @@ from penstock.files import Document
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
     from penstock.latency.estimate import Estimate, Quantiles
+    from penstock.load import Statistics
     from penstock.load.setting import Setting
     from penstock.workload import Rates
 
 MEASURED = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
 """What the simulator's latencies are called that stand beside those of an estimate."""
+
+BATCHES = (
+    "the statistics are of Spark, where rows wait for batches besides: ask with --model microbatch, or give the "
+    "cluster file a table [spark]"
+)
+"""What to say where nothing tells that a cluster is Spark but its statistics."""
 
 
 def command(
@@ -64,6 +71,8 @@ def command(
     document["notes"] += second_opinion(found, loads, placed, cluster, known)
     if found.model == "microbatch":
         document["notes"] += _crowded(cluster, placed)
+    elif model.model is None and _unsaid(cluster, placed, known):
+        document["notes"].append(BATCHES)
     if bound is not None:
         together, single = largest(loads, bound, lambda trial: decide(trial, placed, cluster, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
@@ -75,6 +84,13 @@ def command(
         common.answer(document)
         return
     _print(graph.name, found, document)
+
+
+def _unsaid(cluster: Cluster, placed: Placement, known: Statistics) -> bool:
+    """Whether only statistics tell that a cluster is Spark, of whose batches a model would know: not with replicas."""
+    if cluster.spark.given or any("#" in name for name in placed):
+        return False
+    return any(host.overhead for host in known.hosts.values())
 
 
 def _crowded(cluster: Cluster, placed: Placement) -> list[str]:
