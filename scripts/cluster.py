@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import pyspark
-from processes import Server, end_as_asked, exported, free_ports, private
+from processes import Server, Service, exported, free_ports, private
 
 from penstock.spark.hosts import settings
 from penstock.spark.hosts.java import MODULE_OPTIONS, find
@@ -55,7 +55,7 @@ spark.jars {jars}
 """
 
 
-class Cluster:
+class Cluster(Service):
     """A cluster on loopback, with its files in a folder; a context manager starts and ends it.
 
     Parameters
@@ -73,28 +73,13 @@ class Cluster:
     def __init__(
         self, folder: Path, jars: list[Path] | None = None, *, workers: int = WORKERS, cores: int | None = None
     ) -> None:
-        self.folder, self.jars, self.cores = folder, jars or [], cores
+        super().__init__(folder)
+        self.jars, self.cores = jars or [], cores
         self.master = Server(folder, "master")
         self.workers = [Server(folder, f"worker{number + 1}") for number in range(workers)]
         self.connect = Server(folder, "connect")
         self.nursery = Server(folder, "nursery")
         self._door = folder.absolute() / "nursery"
-
-    def __enter__(self) -> Cluster:
-        end_as_asked()
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def known(self) -> dict[str, str]:
-        """What callers need, by the name of the environment variable: address and token."""
-        return exported(self.folder / "client.env")
 
     def start(self, patience: float = 180.0) -> Cluster:
         """Start what does not run, and wait until the Connect server answers."""

@@ -17,7 +17,7 @@ import uuid
 from pathlib import Path
 
 import maven
-from processes import Server, end_as_asked, exported, free_ports, private
+from processes import Server, Service, free_ports, private
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".tools" / "kafka"
@@ -87,7 +87,7 @@ def fetched(home: Path = HOME) -> bool:
     return any((home / "connector").glob("*.jar"))
 
 
-class Broker:
+class Broker(Service):
     """A broker on loopback, with its files in a folder; a context manager starts and ends it.
 
     Parameters
@@ -99,24 +99,9 @@ class Broker:
     """
 
     def __init__(self, folder: Path, home: Path = HOME) -> None:
-        self.folder, self.home = folder, home
+        super().__init__(folder)
+        self.home = home
         self._server = Server(folder, "broker")
-
-    def __enter__(self) -> Broker:
-        end_as_asked()
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def known(self) -> dict[str, str]:
-        """What clients need, by the name of the environment variable: address, user, password."""
-        return exported(self.folder / "client.env")
 
     @property
     def table(self) -> dict[str, str]:

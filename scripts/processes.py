@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import os
 import signal
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 
 class Server:
@@ -74,6 +76,37 @@ class Server:
             self.process.wait(10.0)
             self.process = None
         (self.folder / f"{self.name}.pid").unlink(missing_ok=True)
+
+
+class Service(abc.ABC):
+    """Servers with files in one folder: a ``with`` starts them, and ends them also where starting has failed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @abc.abstractmethod
+    def start(self) -> Self:
+        """Start what does not run, and wait until it answers."""
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """End what runs."""
+
+    def __enter__(self) -> Self:
+        end_as_asked()
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def known(self) -> dict[str, str]:
+        """What clients need, by the name of the environment variable: addresses, users, secrets."""
+        return exported(self.folder / "client.env")
 
 
 def end_as_asked() -> None:
