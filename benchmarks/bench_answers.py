@@ -110,7 +110,20 @@ def page(rows: list[dict[str, Any]]) -> str:
         "# Answers on Spark",
         "",
         f"Written by `benchmarks/bench_answers.py`, {platform.machine()}, {os.cpu_count()} CPUs. Every sink's rows are",
-        "compared with those of plain Spark batch queries over the same input, or of a network that is known.",
+        "compared with those of plain Spark batch queries over the same input, or of a network that is known. In all:",
+        "",
+        "| what | how many | that differ |",
+        "|---|---|---|",
+    ]
+    for what, suite in SUITES.items():
+        mine = [row for row in rows if row["what"] == what]
+        seeds = {seed for row in mine for seed in range(row["first"], row["first"] + row["count"])}
+        wrong = sum(len(row["failed"]) for row in mine)
+        if mine:
+            lines.append(f"| {suite.says} | {len(seeds) - sum(row['skipped'] for row in mine)} | {wrong or 'none'} |")
+    lines += [
+        "",
+        "Run by run:",
         "",
         "| what | how many | seeds from | that differ | seconds | revision |",
         "|---|---|---|---|---|---|",
