@@ -155,6 +155,8 @@ def end_with(call: socket.socket) -> None:
             sys.exit(0)
     except BlockingIOError:
         pass
+    # As long as the process lives, also while it ends: libraries' threads may keep it from that.
+    call.detach()
 
 
 if __name__ == "__main__":
