@@ -27,7 +27,7 @@ class SampleOptions(NamedTuple):
 
     sample: Annotated[
         str | None,
-        typer.Option("--sample", metavar="DIR_OR_FILE", help="Sample rows of each source; default: what it has."),
+        typer.Option("--sample", metavar="DIR_OR_FILE", help="Sample rows of each source; default: its first rows."),
     ] = None
     cluster: options.ClusterOption = None
     host: Annotated[str | None, typer.Option("--host", metavar="H", help="Host of the cluster to measure on.")] = None

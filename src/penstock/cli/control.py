@@ -274,7 +274,7 @@ def _control(goal: GoalOptions, run: EngineOptions, cluster: Cluster, act: bool,
     pause = (3.0 if run.engine == "spark" else 0.5) if run.move_time is None else run.move_time
     hosts, prices, deciding = cluster.spares(goal.spare), read_prices(goal.prices), policies(goal.policy)
     if act and not any(isinstance(each, Replicate) for each in deciding):
-        common.say("note: none of these policies starts what a dead host ran on others: that is replicate")
+        common.say("note: none of these policies starts what a dead host ran: only replicate does, on other hosts")
     return Control(
         policies=deciding,
         goals=Goals(bound=goal.latency, moves=goal.moves, pause=pause, spare=hosts, prices=prices),

@@ -22,8 +22,8 @@ MEASURED = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
 """What the simulator's latencies are called that stand beside those of an estimate."""
 
 BATCHES = (
-    "the statistics are of Spark, where rows wait for batches besides: ask with --model microbatch, or give the "
-    "cluster file a table [spark]"
+    "the statistics are of Spark, where rows also wait for batches: ask with --model microbatch, or give the cluster "
+    "file a [spark] table"
 )
 """What to say where nothing tells that a cluster is Spark but its statistics."""
 

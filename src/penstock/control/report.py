@@ -88,7 +88,7 @@ def compare(
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
         **({"down": sorted(outcome.down)} if outcome.down else {}),
-        **({"waited": outcome.waited} if outcome.waited > FEW else {}),
+        **({"waited": waited} if (waited := outcome.waited) > FEW else {}),
         **({"missing": dict(outcome.missing)} if outcome.missing else {}),
         **({"gone": dict(outcome.gone)} if outcome.gone else {}),
         **({"skipped": dict(outcome.skipped)} if outcome.skipped else {}),
@@ -105,7 +105,7 @@ def compare(
         document["error_bar"] = error_bar(prediction)
         document["series"] = series(cluster, placement, outcome, prediction, host_of)
     if "waited" in document:
-        document["notes"] = [*document.get("notes", ()), WAITED.format(outcome.waited)]
+        document["notes"] = [*document.get("notes", ()), WAITED.format(waited)]
     return document
 
 

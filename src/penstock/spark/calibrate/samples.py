@@ -26,7 +26,7 @@ LONGEST = 50_000
 """Rows of a source's own that are a sample."""
 
 FIRST = 8
-"""Files of a source's own that they come from: one behind the other, so that windows and joins see what they will."""
+"""Files that they come from: consecutive ones, so that rows meet in windows and joins as they will in a run."""
 
 
 def check_samples(network: Network, path: str | os.PathLike[str] | None) -> dict[str, Path]:
@@ -102,7 +102,7 @@ def _own(session: SparkSession, source: Source, kafka: Mapping[str, str]) -> Dat
     rows = read_source(session, attrs.evolve(source, options=options), kafka, batch=True)
     if source.format in FILES:
         files = sorted(rows.inputFiles())[:FIRST]
-        # Spark then opens no others.
+        # By this filter Spark opens no other files.
         rows = rows.filter(F.col("_metadata.file_name").isin([file.rpartition("/")[2] for file in files]))
     return rows.limit(LONGEST)
 

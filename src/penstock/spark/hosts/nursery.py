@@ -155,7 +155,7 @@ def end_with(call: socket.socket) -> None:
             sys.exit(0)
     except BlockingIOError:
         pass
-    # As long as the process lives, also while it ends: libraries' threads may keep it from that.
+    # It must stay open until the process is gone: threads of libraries may hold up the interpreter's end.
     call.detach()
 
 

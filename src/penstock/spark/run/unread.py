@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from urllib.parse import unquote, urlsplit
@@ -74,9 +74,8 @@ class Unread:
             self.known = False
             return None
         left = [path for path in there if self._listed.get(path, upto + 1) > upto]
-        if left:
-            youngest = max((self._size(path)[1] for path, at in self._listed.items() if at <= upto), default=0.0)
-            left = [path for path in left if self._size(path)[1] >= youngest - AGE]
+        old = self._too_old(left, [path for path, at in self._listed.items() if at <= upto])
+        left = [path for path in left if path not in old]
         if not left:
             return 0.0, None
         if not self._bytes:
@@ -90,9 +89,16 @@ class Unread:
             return 0
         self._list()
         there = list(islice(self._files(), MOST + 1))
-        youngest = max((self._size(path)[1] for path in self._listed), default=0.0)
-        old = [path for path in there if path not in self._listed and self._size(path)[1] < youngest - AGE]
-        return len(old) if len(there) <= MOST else 0
+        if len(there) > MOST:
+            return 0
+        return len(self._too_old([path for path in there if path not in self._listed], self._listed))
+
+    def _too_old(self, paths: Sequence[str], read: Iterable[str]) -> set[str]:
+        """Return which of some files Spark will not read, since they are so much older than others that it has."""
+        if not paths:
+            return set()
+        youngest = max((self._size(path)[1] for path in read), default=0.0)
+        return {path for path in paths if self._size(path)[1] < youngest - AGE}
 
     def _list(self) -> None:
         """Take in what the query has listed since."""
