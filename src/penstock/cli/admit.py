@@ -35,6 +35,7 @@ class QueryOptions(NamedTuple):
             "--sink-latency", metavar="INLINE", help="Tighter bounds for single sinks, e.g. dashboard=0.5,ledger=2."
         ),
     ] = None
+    sure: options.SureOption = False
     apply: Annotated[
         bool, typer.Option("--apply", help="Attach it to the running network if it fits and the controller agrees.")
     ] = False
@@ -53,12 +54,15 @@ def command(
     Example: penstock admit examples/two-chains/network.toml examples/two-chains/alarm.toml --hosts 2
     --rates clicks=160,buys=40 --placement views=h1,scored=h1,paid=h2,billed=h2 --latency 0.5
     """
+    import numpy as np
+
     from penstock.cli import reading
     from penstock.cluster import Placement
     from penstock.control.as_modelled import unlike, worst_simulated
     from penstock.latency.models import checked_bound, default_model
     from penstock.load.setting import Setting
     from penstock.sizing.admit import admit
+    from penstock.sizing.sure import drawn
     from penstock.units import spoken
     from penstock.workload.rates import inline_rates
 
@@ -74,9 +78,11 @@ def command(
     name = model.model or default_model(cluster, whole, placed)
     runs = Setting(network=running, cluster=cluster, placement=placed, statistics=known, rates=expected)
     found, notes = admit(runs, added, bound, model=name, sinks=bounds), list[str]()
+    deployed = attrs.evolve(runs, network=whole, placement=Placement({**placed, **found.placement}))
+    after = drawn(found.after, deployed, np.random.default_rng(answer.seed), sure=query.sure)
+    found = attrs.evolve(found, after=after, bounds=attrs.evolve(found.bounds, sure=query.sure))
     if check:
-        deployed = attrs.evolve(runs, network=whole, placement=Placement({**placed, **found.placement}))
-        found = found.checked(worst_simulated(deployed, expected, name, answer.seed))
+        found = attrs.evolve(found, simulated=worst_simulated(deployed, expected, name, answer.seed))
         notes = unlike(whole, cluster, deployed.placement, name)
     document: Document = {"network": running.name, "new": added.name, **found.document()}
     document["notes"] += notes
@@ -113,6 +119,7 @@ def _networks(path: str, new: str, statistics: str | None) -> tuple[Network, Net
 
 
 def _show(document: Document, bounds: dict[str, float], model: str) -> None:
+    drawn = "interval" in document
     verdict = "admitted" if document["admitted"] else "not admitted"
     common.table(
         f"{document['new']}: {verdict} to {document['network']} by the model {model}",
@@ -121,14 +128,19 @@ def _show(document: Document, bounds: dict[str, float], model: str) -> None:
     )
     common.table(
         f"worst latency in s, bound {document['bound']:g}",
-        ["sink", "before", "with it", "bound"],
-        [[name, row["before"], row["worst"], bounds[name]] for name, row in document["sinks"].items()],
-    )
+        ["sink", "before", "with it", *(["p05 to p95"] if drawn else []), "bound"],
+        [
+            [
+                name, row["before"], row["worst"], *([common.between(row["interval"])] if drawn else []), bounds[name],
+            ]
+            for name, row in document["sinks"].items()
+        ],
+    )  # fmt: skip
     if "checked" in document:
         common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")
     late = ", ".join(document["breaks"])
     common.say(
-        f"worst {document['latency']:.4g} s at {document['bottleneck']}"
+        f"worst {common.worst(document['latency'], document)} at {document['bottleneck']}"
         + (f"; would miss the bound: {late}" if late else "")
     )
     if "controller" in document:

@@ -203,6 +203,12 @@ def between(pair: Sequence[float]) -> str:
     return " to ".join(number(value, 3) for value in pair)
 
 
+def worst(value: float, document: Document) -> str:
+    """Return the worst latency of an answer for people, with its interval where it has one."""
+    within = f" ({between(document['interval'])})" if "interval" in document else ""
+    return f"{value:.4g} s{within}"
+
+
 def write_document(path: str, document: Document) -> None:
     """Write a JSON document, whole or not at all."""
     write_json(path, document)

@@ -11,7 +11,9 @@ from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster
+    from penstock.load import LoadModel
     from penstock.network import Network
+    from penstock.sizing.fleet import Fleet
     from penstock.sizing.provision import Provision
 
 
@@ -39,6 +41,7 @@ class SearchOptions(NamedTuple):
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="mace, pipelined, microbatch or sharing.")] = (
         "mace"
     )
+    sure: options.SureOption = False
     check_with: options.CheckOption = None
     plot: Annotated[
         str | None,
@@ -65,7 +68,7 @@ def command(
     from penstock.load import load_model
     from penstock.load.setting import Setting
     from penstock.sizing.fleet import Fleet
-    from penstock.sizing.provision import curve, placing, provision
+    from penstock.sizing.provision import curve
 
     graph, known = reading.get_network(fleet.network, fleet.statistics)
     check = options.checks(search.check_with)
@@ -77,18 +80,12 @@ def command(
     hosts = Fleet.of(loads, cluster, like, known)
 
     def enough(wanted: float) -> Provision:
-        return provision(
-            loads,
-            hosts,
-            wanted,
-            name=search.model,
-            place=None if search.algorithm is None else placing(loads, search.algorithm, answer.seed),
-            improve=placing(loads, "mace-climb", answer.seed),
-        )
+        return _provided(loads, hosts, wanted, search, answer.seed)
 
     found, notes = enough(bound), list[str]()
     if check:
-        deployed = Setting(network=graph, cluster=found.cluster, placement=found.placement, statistics=known)
+        measured = hosts.statistics(found.cluster) or known
+        deployed = Setting(network=graph, cluster=found.cluster, placement=found.placement, statistics=measured)
         found = found.checked(worst_simulated(deployed, expected, search.model, answer.seed))
         notes = unlike(graph, found.cluster, found.placement, search.model)
     document = {"network": graph.name, **found.document()}
@@ -105,6 +102,23 @@ def command(
     _show(document, found, search.model)
     for note in notes:
         common.say(f"note: {note}")
+
+
+def _provided(loads: LoadModel, hosts: Fleet, bound: float, search: SearchOptions, seed: int) -> Provision:
+    """Return the answer for a bound (s), with its interval."""
+    import numpy as np
+
+    from penstock.sizing.provision import placing, provision
+    from penstock.sizing.sure import doubted, surely
+
+    place = None if search.algorithm is None else placing(loads, search.algorithm, seed)
+    improve = placing(loads, "mace-climb", seed)
+
+    def ask(taken: Fleet) -> Provision:
+        found = provision(loads, taken, bound, name=search.model, place=place, improve=improve)
+        return doubted(found, loads, hosts, np.random.default_rng(seed), sure=search.sure)
+
+    return surely(hosts, ask) if search.sure else ask(hosts)
 
 
 def _types(path: str | None, like: list[str], network: Network) -> Cluster:
@@ -126,6 +140,7 @@ def _show(document: Document, found: Provision, model: str) -> None:
         list(found.placement.items()),
     )
     least = "no fewer are enough" if found.lower_bound == found.hosts else f"at least {found.lower_bound} are needed"
-    common.say(f"worst {found.estimate.total.worst:.4g} s by the model {model}, bound {document['bound']:g}; {least}")
+    worst = common.worst(found.estimate.total.worst, document)
+    common.say(f"worst {worst} by the model {model}, bound {document['bound']:g}; {least}")
     if "checked" in document:
         common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")

@@ -13,8 +13,8 @@ from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.network.meaning import meant
 from penstock.sizing.admission import Admission
+from penstock.sizing.bounds import Bounds
 from penstock.sizing.candidates import Candidates
-from penstock.sizing.search import TIE
 
 
 def merged(network: Network, new: Network) -> Network:
@@ -86,33 +86,28 @@ def admit(
     for part in (network, new):
         part.check_costs()  # The whole would name one file for both.
     whole = merged(network, new)
-    limits = _limits(whole, sinks or {}, bound)
+    bounds = Bounds(bound, _limits(whole, sinks or {}, bound))
     loads = load_model(whole, rates)
     decide = model_of(model)
 
     def estimate(added: Mapping[str, str]) -> Estimate:
         return decide(loads, Placement({**placement, **added}), cluster, statistics)
 
-    def excess(found: Estimate) -> float:
-        over = [found.sinks[name].worst - limit for name, limit in limits.items()]
-        return max(found.total.worst - bound, *over) if over else found.total.worst - bound
-
     search = Candidates(loads, whole, tuple(new.operators), placement, cluster, statistics)
-    if model == "mace" and cluster.free_links and not limits:
+    if model == "mace" and cluster.free_links and not bounds.sinks:
         where, exhaustive = search.by_waits()
         after = estimate(search.named(where))
     else:
-        where, after, exhaustive = search.by_estimates(estimate, excess, bound if above_backlog(model, whole) else None)
+        least = bound if above_backlog(model, whole) else None
+        where, after, exhaustive = search.by_estimates(estimate, bounds.excess, least)
     before = None
     if network.operators:
         before = decide(load_model(network, rates.only(network.sources)), placement, cluster, statistics)
     return Admission(
-        admitted=excess(after) <= TIE,
-        bound=bound,
+        bounds=bounds,
         placement=Placement(search.named(where)),
         before=before,
         after=after,
-        breaks=_breaks(after, bound, limits),
         exhaustive=exhaustive,
     )
 
@@ -122,11 +117,3 @@ def _limits(whole: Network, sinks: Mapping[str, float], bound: float) -> dict[st
         if name not in whole.sinks:
             raise InputError(f"{name!r} is no sink of either network", at="--sink-latency")
     return {name: min(bound, value) for name, value in sinks.items()}
-
-
-def _breaks(after: Estimate, bound: float, limits: Mapping[str, float]) -> tuple[str, ...]:
-    late = [(row.worst, name) for name, row in after.sinks.items() if row.worst > limits.get(name, bound) + TIE]
-    names = [name for _, name in sorted(late, key=lambda pair: (-pair[0], pair[1]))]
-    if after.total.worst > bound + TIE:
-        names.append(after.bottleneck)
-    return tuple(names)

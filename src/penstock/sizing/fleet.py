@@ -100,6 +100,11 @@ class Fleet:
         cluster, known = timed(model, self.cluster, self.known)
         return attrs.evolve(self, cluster=cluster, known=known)
 
+    def slower(self, factor: float) -> Fleet:
+        """Return the fleet as if all hosts took so many times as long."""
+        hosts = [attrs.evolve(host, capacity=host.capacity / factor) for host in self.cluster.hosts.values()]
+        return attrs.evolve(self, cluster=self.cluster.having(hosts))
+
     def as_given(self, cluster: Cluster) -> Cluster:
         """Return a cluster of hosts of a fleet with what was given of them."""
         like = {name: each for each in self.like for name in self.names(each, len(cluster.hosts) + len(self.named) + 1)}

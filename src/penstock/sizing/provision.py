@@ -18,7 +18,7 @@ from penstock.placement import Problem
 from penstock.placement import place as place_by
 from penstock.sizing.fleet import Fleet
 from penstock.sizing.packing import Packing
-from penstock.sizing.search import TIE, checked_document
+from penstock.sizing.search import TIE, checked_document, interval_document
 from penstock.sizing.trials import Place, Trials
 
 STEPS = 8
@@ -83,6 +83,7 @@ class Provision:
         return {
             "hosts": self.hosts,
             "worst": self.estimate.total.worst,
+            **interval_document(self.estimate.spread),
             "bound": self.bound,
             "placement": dict(self.placement),
             "lower_bound": self.lower_bound,

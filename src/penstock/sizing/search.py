@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.files import Document
+from penstock.latency.estimate import Spread
 from penstock.latency.waits import worst_waits
 
 TIE = 1e-9
@@ -177,3 +178,10 @@ def checked_document(simulated: float | None, bound: float) -> Document:
     if simulated is None:
         return {}
     return {"checked": {"with": "simulation", "worst": simulated, "holds": simulated <= bound + TIE}}
+
+
+def interval_document(spread: Spread | None, sink: str | None = None) -> Document:
+    """Return what an answer says of how far off its worst latency may be (s), or that of a sink, if that is known."""
+    if spread is None or not spread.draws:
+        return {}
+    return {"interval": list((spread.total if sink is None else spread.sinks[sink])["worst"])}

@@ -118,7 +118,7 @@ def _made_late(found: Admission, limits: _Limits) -> list[str]:
         return []
     before = {} if found.before is None else found.before.sinks
     limit = {
-        name: max(limits.sinks.get(name, found.bound), before[name].worst if name in before else 0.0)
+        name: max(limits.sinks.get(name, found.bounds.latency), before[name].worst if name in before else 0.0)
         for name in found.after.sinks
     }
     late = [name for name, row in found.after.sinks.items() if row.worst > limit[name] * (1 + LONGER)]

@@ -1,0 +1,125 @@
+"""Decisions by the upper end of the interval: what keeps a bound by the prediction alone may not keep it surely."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from latency_cases import random_network
+
+from penstock.cluster import Cluster, Host
+from penstock.errors import Infeasible
+from penstock.latency.intervals import with_interval
+from penstock.latency.mace import mace
+from penstock.load import load_model
+from penstock.load.statistics import OperatorStatistics, Statistics
+from penstock.sizing.fleet import Fleet
+from penstock.sizing.provision import Provision, provision
+from penstock.sizing.sure import doubted, surely
+from penstock.workload import Rates
+
+
+@pytest.fixture
+def burst(tmp_path):
+    """Return the words that name a network, a query to add, rates with a burst, and what is known of costs."""
+    for file, operator in (("n.toml", "a"), ("new.toml", "n")):
+        (tmp_path / file).write_text(
+            f'name = "of-{operator}"\n[sources.s]\n[operators.{operator}]\nkind = "map"\ninput = "s"\n'
+            f'[sinks.from-{operator}]\ninput = "{operator}"\n'
+        )
+    (tmp_path / "r.csv").write_text("time,s\n" + "".join(f"{t},{200 if t < 10 else 10}\n" for t in range(30)))
+
+    def known(error: float):
+        costs = {name: {"cost": 0.004, "error": error, "tuples": 1000} for name in ("a", "n")}
+        (tmp_path / "s.json").write_text(json.dumps({"operators": costs}))
+        return ["--rates", tmp_path / "r.csv", "--statistics", tmp_path / "s.json", "--json"]
+
+    return tmp_path, known
+
+
+def test_admission_says_how_far_off_it_may_be(penstock, burst) -> None:
+    """The answer has the interval of the whole and of sinks; only `--sure` holds its upper end against the bound."""
+    folder, known = burst
+    words = ["admit", folder / "n.toml", folder / "new.toml", "--hosts", 1, "--placement", "a=h1", *known(0.1)]
+    found = penstock(*words, "--latency", 100).document
+    low, high = found["interval"]
+    assert low <= found["latency"] <= high
+    assert all(row["interval"][0] <= row["worst"] <= row["interval"][1] for row in found["sinks"].values())
+    bound = ["--latency", (found["latency"] + high) / 2]
+    assert penstock(*words, *bound).document["admitted"]
+    refused = penstock(*words, *bound, "--sure")
+    assert (refused.code, refused.document["admitted"], refused.document["sure"]) == (1, False, True)
+    assert refused.document["breaks"]
+    assert penstock(*words, "--latency", 1.01 * high, "--sure").document["admitted"]
+    tight = ["--latency", 100, "--sink-latency", f"from-n={bound[1]}"]
+    assert penstock(*words, *tight).document["admitted"]
+    assert penstock(*words, *tight, "--sure").document["breaks"] == ["from-n"]
+
+
+def test_without_known_errors_the_prediction_decides(penstock, burst) -> None:
+    """Where statistics tell of no error there is no interval, and `--sure` says that it could not look at one."""
+    folder, known = burst
+    words = ["admit", folder / "n.toml", folder / "new.toml", "--hosts", 1, "--placement", "a=h1", *known(0.0)]
+    plain, sure = (penstock(*words, "--latency", 100, *more).document for more in ([], ["--sure"]))
+    assert "interval" not in plain
+    assert "interval" not in sure
+    assert plain["admitted"] == sure["admitted"]
+    said = [note for note in sure["notes"] if note not in plain["notes"]]
+    assert len(said) == 1
+    assert "no errors of the costs are known" in said[0]
+
+
+def answered(model, fleet: Fleet, bound: float, *, sure: bool) -> Provision | Infeasible:
+    """Return hosts for a bound, as the command finds them, or why there are none."""
+
+    def ask(taken: Fleet) -> Provision:
+        return doubted(provision(model, taken, bound), model, fleet, np.random.default_rng(0), sure=sure)
+
+    try:
+        return surely(fleet, ask) if sure else ask(fleet)
+    except Infeasible as error:
+        return error
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_hosts_keep_the_bound_surely(seed: int) -> None:
+    """The interval of the answer, drawn anew, ends below the bound; it has no fewer hosts than the prediction wants."""
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, int(rng.integers(3, 9)), 2, joins=False)
+    rates = Rates.of(1.0, {f"s{k}": rng.choice([20.0, 300.0, 800.0], 10) for k in range(2)})
+    model = load_model(network, rates)
+    known = Statistics(operators={n: OperatorStatistics(cost=(1e-3,), error=0.1) for n in network.operators})
+    fleet = Fleet.of(model, Cluster.of([Host(name="h1", capacity=0.8)]), ["h1"], known)
+    bound = float(rng.uniform(0.2, 2.0))
+    alone, found = (answered(model, fleet, bound, sure=sure) for sure in (False, True))
+    if isinstance(alone, Infeasible):
+        assert isinstance(found, Infeasible)
+        return
+    if isinstance(found, Infeasible):
+        assert f"by the prediction alone {alone.hosts} are enough" in str(found)
+        return
+    assert found.hosts >= alone.hosts
+    assert found.lower_bound == alone.lower_bound
+    assert {host.capacity for host in found.cluster.hosts.values()} == {0.8}
+    again = mace(model, found.placement, found.cluster, known)
+    assert again.total == found.estimate.total
+    drawn = with_interval(again, model, found.placement, found.cluster, known, np.random.default_rng(1))
+    assert drawn.spread is not None
+    assert drawn.spread.total["worst"][1] <= 1.1 * bound
+
+
+def test_more_hosts_where_it_has_to_be_sure(penstock, burst) -> None:
+    """A bound just above the prediction takes one host, and surely kept it takes another, or is out of reach."""
+    folder, known = burst
+    (folder / "two.toml").write_text(
+        'name = "two"\n[sources.s]\n'
+        + "".join(f'[operators.{n}]\nkind = "map"\ninput = "s"\n[sinks.t{n}]\ninput = "{n}"\n' for n in "an")
+    )
+    words = ["provision", folder / "two.toml", "--host-like", "h1", *known(0.1)]
+    one = penstock(*words, "--latency", 6.5).document
+    assert one["hosts"] == 1
+    assert one["interval"][0] < one["worst"] < 6.5 < one["interval"][1]
+    two = penstock(*words, "--latency", 6.5, "--sure").document
+    assert (two["hosts"], two["lower_bound"]) == (2, 1)
+    assert two["interval"][1] <= 6.5
