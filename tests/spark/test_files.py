@@ -15,6 +15,7 @@ from sinks_kit import read_json
 from penstock.control.report import unread
 from penstock.errors import EngineError, InputError
 from penstock.network.file import parse_network
+from penstock.spark.calibrate.samples import FIRST, read_samples
 from penstock.spark.compile import Deployment
 from penstock.spark.hop import directory
 from penstock.spark.run import Engine, Outcome
@@ -114,6 +115,26 @@ def test_a_source_that_nobody_reads(engine: Engine, tmp_path: Path, penstock: An
     assert rates is not None
     assert rates.of_source("idle").sum() == 0
     assert rates.of_source("events").sum() == 1
+
+
+def test_samples_of_several_sources_end_together(engine: Engine, tmp_path: Path) -> None:
+    """Where one source is cut off, rows of the others that come later are no sample: none of theirs could meet them."""
+    for name, files, seconds, begin in (("long", FIRST + 2, 1, 0), ("short", 2, 8, 0), ("late", 1, 1, 100)):
+        for number in range(files):
+            first = begin + number * seconds
+            write_rows(tmp_path / name, number, [{"n": n, "at": at(n)} for n in range(first, first + seconds)])
+    sources = {
+        name: {
+            "format": "json",
+            "schema": "n bigint, at timestamp",
+            "time": "at",
+            "options": {"path": f"{tmp_path / name}"},
+        }
+        for name in ("long", "short", "late")
+    }
+    network = parse_network({"name": "three", "sources": sources})
+    found = read_samples(engine.sessions["h1"], network, None)
+    assert {name: frame.count() for name, frame in found.items()} == {"long": FIRST, "short": FIRST, "late": 1}
 
 
 def test_maps_cross_from_host_to_host(engine: Engine, tmp_path: Path) -> None:

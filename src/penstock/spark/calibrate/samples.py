@@ -68,7 +68,8 @@ def read_samples(
         Spark's options for the cluster's Kafka.
     """
     places = check_samples(network, path)
-    found = {}
+    found: dict[str, DataFrame] = {}
+    own: list[str] = []
     for name, source in network.sources.items():
         at = f"sources.{name}"
         if source.scheduled:
@@ -77,6 +78,7 @@ def read_samples(
         if name not in places:
             with blame(at):
                 found[name] = _own(session, source, kafka or {})
+            own.append(name)
             continue
         place = places[name]
         form = source.format if source.format in FILES else _format_of(place)
@@ -90,7 +92,32 @@ def read_samples(
             options.setdefault("mode", "FAILFAST")
         with blame(at):
             found[name] = read_source(session, attrs.evolve(source, format=form, options=options), {}, batch=True)
-    return found
+    return {**found, **_as_long({name: found[name] for name in own})}
+
+
+def _as_long(samples: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
+    """Return sources' own first rows up to the same event time: rows that meet have to be there on both sides.
+
+    Samples that may have been cut off end before the source does; the first of them to end is where all do, except
+    those of which nothing would be left.
+    """
+    if len(samples) < 2:
+        return samples
+    time = F.unix_micros("__time")
+    spans = {name: frame.agg(F.count("*"), F.min(time), F.max(time)).collect()[0] for name, frame in samples.items()}
+    ends = [last for name, (rows, _, last) in spans.items() if last is not None and _cut(samples[name], rows)]
+    if not ends:
+        return samples
+    end = min(ends)
+    return {
+        name: frame if first is None or first > end else frame.filter((time <= end) | time.isNull())
+        for (name, frame), (_, first, _) in zip(samples.items(), spans.values(), strict=True)
+    }
+
+
+def _cut(sample: DataFrame, rows: int) -> bool:
+    """Whether a source may have more rows than its sample."""
+    return rows >= LONGEST or len(sample.inputFiles()) > FIRST
 
 
 def _own(session: SparkSession, source: Source, kafka: Mapping[str, str]) -> DataFrame:
