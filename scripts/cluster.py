@@ -12,13 +12,14 @@ import contextlib
 import os
 import secrets
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
 from processes import Server, Service, exported, free_ports, private
 
-from penstock.spark.hosts import settings
-from penstock.spark.hosts.java import MODULE_OPTIONS, find
+from penstock.spark.hosts import classes, settings
+from penstock.spark.hosts.java import find
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".tools" / "cluster"
@@ -52,7 +53,7 @@ spark.sql.catalogImplementation in-memory
 spark.sql.streaming.numRecentProgressUpdates 2000
 spark.python.unix.domain.socket.enabled true
 spark.jars {jars}
-"""
+{more}"""
 
 
 class Cluster(Service):
@@ -68,13 +69,21 @@ class Cluster(Service):
         How many, with a core each.
     cores
         How many of their cores the Connect server takes when it starts; None: all.
+    conf
+        Further settings of Spark.
     """
 
     def __init__(
-        self, folder: Path, jars: list[Path] | None = None, *, workers: int = WORKERS, cores: int | None = None
+        self,
+        folder: Path,
+        jars: list[Path] | None = None,
+        *,
+        workers: int = WORKERS,
+        cores: int | None = None,
+        conf: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(folder)
-        self.jars, self.cores = jars or [], cores
+        self.jars, self.cores, self.conf = jars or [], cores, conf or {}
         self.master = Server(folder, "master")
         self.workers = [Server(folder, f"worker{number + 1}") for number in range(workers)]
         self.connect = Server(folder, "connect")
@@ -127,7 +136,8 @@ class Cluster(Service):
         ports = dict(zip(names, free_ports(len(names)), strict=True))
         private(self.folder / "ports", "".join(f"{name}={port}\n" for name, port in ports.items()))
         jars = ",".join(str(jar) for jar in self.jars)
-        text = DEFAULTS.format(secret=secrets.token_urlsafe(24), jars=jars, **ports)
+        more = "".join(f"{key} {value}\n" for key, value in self.conf.items())
+        text = DEFAULTS.format(secret=secrets.token_urlsafe(24), jars=jars, more=more, **ports)
         private(self.folder / "spark-defaults.conf", text)
         (self.folder / "log4j2.properties").write_text(LOGGING)
         values = {"SPARK_ADDRESS": f"sc://127.0.0.1:{ports['connect']}", "SPARK_TOKEN": secrets.token_urlsafe(24)}
@@ -151,16 +161,16 @@ class Cluster(Service):
         }
 
     def _java(self) -> list[str]:
+        java = find()
         return [
-            str(find()),
-            *MODULE_OPTIONS,
+            str(java),
+            *settings.JVM_OPTIONS,
+            *classes.reading(settings.archive(java)),
             "-Xmx512m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Xss16m",
             f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.properties').as_uri()}",
             "-cp",
-            os.pathsep.join([str(self.folder), str(SPARK / "jars" / "*")]),
+            # Kept classes fit to a path that begins as theirs.
+            os.pathsep.join([str(SPARK / "jars" / "*"), str(self.folder)]),
         ]
 
 

@@ -11,12 +11,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from penstock.cli.app import main
 from penstock.cluster import Cluster, Host, SparkSettings
@@ -39,6 +41,7 @@ CLUSTER = Cluster.of(HOSTS, spark=SparkSettings(trigger=0.6, conf=CONF))
 # The same examples every time, so that only a change can fail CI; nightly runs, which want more of them, draw new ones.
 settings.register_profile(
     "penstock",
+    max_examples=100 if NIGHTLY else 40,
     deadline=None,
     derandomize=not NIGHTLY,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -49,6 +52,28 @@ settings.load_profile("penstock")
 def pytest_configure() -> None:
     """Let a run that is told to end (as by ``timeout``) end what it has started."""
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("told to end"))
+
+
+class Apart(LoadFileScheduling):
+    """Gives files with tests on Spark to all workers but one, which would need hosts of its own for them."""
+
+    def _assign_work_unit(self, node: Any) -> None:
+        other = len(self.nodes) > 2 and node is self.nodes[-1]
+        first = next((scope for scope in self.workqueue if on_servers(scope) is not other), None)
+        if first is not None:
+            self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
+
+
+@cache
+def on_servers(file: str) -> bool:
+    """Tell whether some tests of a file need hosts or a broker."""
+    return any(mark in (ROOT / file).read_text() for mark in ("mark.spark", "mark.kafka"))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Apart:
+    """Share files out among the workers."""
+    return Apart(config, log)
 
 
 @pytest.hookimpl(trylast=True)
@@ -119,6 +144,12 @@ def root(monkeypatch: pytest.MonkeyPatch) -> Path:
 def scripts() -> Any:
     """The module that fetches and runs Kafka."""
     return importlib.import_module("kafka")
+
+
+@pytest.fixture(scope="session")
+def conf() -> dict[str, str]:
+    """Settings of Spark for hosts that serve tests."""
+    return CONF
 
 
 @pytest.fixture(scope="session")

@@ -66,18 +66,24 @@ KNOWN_FALSE = {
 LONG = {"potential-2", "mace-13", *(f"correlation-{number}" for number in (3, 6, 7, 8, 9, 10))}
 
 
+# These compare times, which what else runs on the machine may disturb: they may be made again.
+TIMED = {"correlation-table-1", "shedding-13"}
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in FIGURES]
 )
 def test_claims(name):
     """Exactly the claims that are not known to be false hold, and the false ones say why."""
-    (figure,) = reproduce([name], quick=True)
+    for _ in range(3 if name in TIMED else 1):
+        (figure,) = reproduce([name], quick=True)
+        other = [each for each in figure.claims if each.holds is ((each.paper, each.figure, each.name) in KNOWN_FALSE)]
+        if not other:
+            break
     assert figure.panels
     assert figure.claims
-    for claim in figure.claims:
-        false = (claim.paper, claim.figure, claim.name) in KNOWN_FALSE
-        assert claim.holds is not false, claim
-        assert claim.holds or claim.note
+    assert not other
+    assert all(claim.holds or claim.note for claim in figure.claims)
 
 
 def test_same_seed_same_bytes():

@@ -16,9 +16,11 @@ from typing import Any
 import psutil
 import pytest
 from hosts_kit import within
+from pyspark.errors.exceptions.connect import SparkConnectException
 
 from penstock.spark.hosts import EmbeddedHost, Launch, nursery, settings
 from penstock.spark.hosts.processes import family
+from penstock.spark.run.reports import SLOW
 
 pytestmark = [
     pytest.mark.spark,
@@ -80,9 +82,15 @@ def from_nursery(process: psutil.Process) -> bool:
 
 
 def started(host: EmbeddedHost, checkpoint: Path, work: Any) -> Any:
-    """Start a query that does this with each of its batches."""
+    """Start a query that does this with each of its batches; Spark waits for its worker for 10 s only: then again."""
     rate = host.session().readStream.format("rate").load()
-    return rate.writeStream.foreachBatch(work).option("checkpointLocation", str(checkpoint)).start()
+    query = rate.writeStream.foreachBatch(work).option("checkpointLocation", str(checkpoint))
+    try:
+        return query.start()
+    except SparkConnectException as error:
+        if SLOW not in str(error):
+            raise
+        return query.start()
 
 
 def test_streaming_workers_are_forks_that_end_with_their_query(host: EmbeddedHost, tmp_path: Path) -> None:

@@ -102,14 +102,14 @@ KEYS = {"placement", "latency", "predicted", "model", "streams", "hosts", "balan
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server(tmp_path_factory: pytest.TempPathFactory, conf: dict[str, str]) -> Iterator[str]:
     """A Spark Connect server that somebody else runs, whose Python knows the source ``ticks``."""
     path = tmp_path_factory.mktemp("modules")
     (path / "pyspark_ticks").mkdir()
     (path / "pyspark_ticks/__init__.py").write_text(TICKS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(path))
-        with EmbeddedHost("server") as host:
+        with EmbeddedHost("server", conf=conf) as host:
             patch.setenv("SERVER_TOKEN", host._token)
             yield host.endpoint
 

@@ -25,10 +25,11 @@ from case import Case, dump, load
 from killing import differences_after_executors_died, differences_after_kills
 from moving import differences_after_moves
 from networks import LARGE, SMALL, case
-from runner import Lasting, oracle_session, started
+from runner import Lasting, oracle_session
 from shrink import shrink, summary
 
-from penstock.cluster import Cluster, Host, SparkSettings
+from penstock.cluster import Host
+from penstock.spark.hosts import Hosts, start_hosts
 from penstock.spark.run import Engine
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
@@ -145,27 +146,43 @@ def test_large_networks_agree_over_kafka(seed: int, compare_topics: Compare, tmp
     must_agree(case(seed, LARGE), compare_topics, tmp_path)
 
 
-@contextmanager
-def clustered(folder: Path) -> Iterator[Engine]:
-    """A standalone cluster as the first host, beside two that penstock starts."""
-    scripts: Any = importlib.import_module("cluster")
-    with pytest.MonkeyPatch.context() as patch, scripts.Cluster(folder) as made:
-        patch.setenv("SPARK_TOKEN", made.known["SPARK_TOKEN"])
-        far = Host(name="h1", spark=made.known["SPARK_ADDRESS"], token_env="SPARK_TOKEN")  # noqa: S106
-        hosts = [far, Host(name="h2", cores=2), Host(name="h3")]
-        with started(Cluster.of(hosts, spark=SparkSettings(trigger=0.6, conf={"spark.driver.memory": "1g"}))) as engine:
-            yield engine
+Clustered = Callable[[Path, Hosts], AbstractContextManager[Engine]]
+"""Starts a cluster in a folder, beside hosts of which it takes the place of the first."""
 
 
 @pytest.fixture(scope="module")
-def cluster_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
+def clustered(engine: Engine, conf: dict[str, str]) -> Clustered:
+    """A standalone cluster in the place of the first of three hosts."""
+    scripts: Any = importlib.import_module("cluster")
+    young = {"spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+    own = {key: value for key, value in conf.items() if key != "spark.driver.memory"}
+
+    @contextmanager
+    def begun(folder: Path, near: Hosts) -> Iterator[Engine]:
+        with pytest.MonkeyPatch.context() as patch, scripts.Cluster(folder, conf={**young, **own}) as made:
+            patch.setenv("SPARK_TOKEN", made.known["SPARK_TOKEN"])
+            far = Host(name="h1", spark=made.known["SPARK_ADDRESS"], token_env="SPARK_TOKEN")  # noqa: S106
+            cluster = engine.cluster.having({**engine.cluster.hosts, "h1": far}.values())
+            with start_hosts(cluster, names=["h1"]) as there:
+                yield Engine(cluster, {**near, **there})
+
+    return begun
+
+
+@pytest.fixture(scope="module")
+def cluster_hosts(engine: Engine, clustered: Clustered, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
     """A cluster and two hosts for many networks."""
 
-    def again() -> AbstractContextManager[Engine]:
-        return clustered(tmp_path_factory.mktemp("cluster") / "cluster")
+    def place() -> Path:
+        return tmp_path_factory.mktemp("cluster") / "cluster"
 
-    with again() as engine:
-        lasting = Lasting(engine, again)
+    @contextmanager
+    def again() -> Iterator[Engine]:
+        with start_hosts(engine.cluster, names=["h2", "h3"]) as near, clustered(place(), near) as made:
+            yield made
+
+    with clustered(place(), engine.hosts) as made:
+        lasting = Lasting(made, again)
         yield lasting
         lasting.close()
 
@@ -195,7 +212,9 @@ def test_networks_agree_after_kills(seed: int, session: Any, tmp_path: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, Callable[[], list[psutil.Process]]]]:
+def executors(
+    engine: Engine, clustered: Clustered, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Engine, Callable[[], list[psutil.Process]]]]:
     """A cluster and two hosts, and what tells the processes of the cluster's executors."""
     folder = tmp_path_factory.mktemp("cluster") / "cluster"
 
@@ -203,8 +222,8 @@ def executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine
         servers = [int((folder / f"worker{number}.pid").read_text().split()[0]) for number in (1, 2)]
         return [each for pid in servers for each in psutil.Process(pid).children() if "java" in each.name()]
 
-    with clustered(folder) as engine:
-        yield engine, processes
+    with clustered(folder, engine.hosts) as made:
+        yield made, processes
 
 
 @pytest.mark.slow
