@@ -28,6 +28,10 @@ def burst(tmp_path):
             f'name = "of-{operator}"\n[sources.s]\n[operators.{operator}]\nkind = "map"\ninput = "s"\n'
             f'[sinks.from-{operator}]\ninput = "{operator}"\n'
         )
+    (tmp_path / "two.toml").write_text(
+        'name = "two"\n[sources.s]\n'
+        + "".join(f'[operators.{n}]\nkind = "map"\ninput = "s"\n[sinks.t{n}]\ninput = "{n}"\n' for n in "an")
+    )
     (tmp_path / "r.csv").write_text("time,s\n" + "".join(f"{t},{200 if t < 10 else 10}\n" for t in range(30)))
 
     def known(error: float):
@@ -112,10 +116,6 @@ def test_hosts_keep_the_bound_surely(seed: int) -> None:
 def test_more_hosts_where_it_has_to_be_sure(penstock, burst) -> None:
     """A bound just above the prediction takes one host, and surely kept it takes another, or is out of reach."""
     folder, known = burst
-    (folder / "two.toml").write_text(
-        'name = "two"\n[sources.s]\n'
-        + "".join(f'[operators.{n}]\nkind = "map"\ninput = "s"\n[sinks.t{n}]\ninput = "{n}"\n' for n in "an")
-    )
     words = ["provision", folder / "two.toml", "--host-like", "h1", *known(0.1)]
     one = penstock(*words, "--latency", 6.5).document
     assert one["hosts"] == 1
@@ -123,3 +123,15 @@ def test_more_hosts_where_it_has_to_be_sure(penstock, burst) -> None:
     two = penstock(*words, "--latency", 6.5, "--sure").document
     assert (two["hosts"], two["lower_bound"]) == (2, 1)
     assert two["interval"][1] <= 6.5
+
+
+def test_people_are_told_what_is_not_known(penstock, burst) -> None:
+    """The text says that no error is known where it was to decide, and that batches are not in the model."""
+    folder, known = burst
+    (folder / "c.toml").write_text('[hosts.h1]\n[spark]\ntrigger = "1 s"\n')
+    words = ["provision", folder / "two.toml", "--host-like", "h1", *known(0.0)[:-1], "--latency", 9]
+    plain, sure, spark = (penstock(*words, *more) for more in ([], ["--sure"], ["--cluster", folder / "c.toml"]))
+    assert "its error is not known" not in plain.err
+    assert "(its error is not known) by the model mace" in sure.err
+    assert "--model microbatch" not in plain.err
+    assert "--model microbatch" in spark.err

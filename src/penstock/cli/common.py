@@ -204,9 +204,10 @@ def between(pair: Sequence[float]) -> str:
 
 
 def worst(value: float, document: Document) -> str:
-    """Return the worst latency of an answer for people, with its interval where it has one."""
-    within = f" ({between(document['interval'])})" if "interval" in document else ""
-    return f"{value:.4g} s{within}"
+    """Return a worst latency for people, with its interval, or that it has none though that was to decide."""
+    unknown = "its error is not known" if document["sure"] else ""
+    within = between(document["interval"]) if "interval" in document else unknown
+    return f"{value:.4g} s{f' ({within})' if within else ''}"
 
 
 def write_document(path: str, document: Document) -> None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from penstock.sizing.provision import Provision
 
 
+BATCHES = "mace knows of no batches, for which rows wait on Spark too: --model microbatch does, and takes longer"
+"""What to say where the cluster is Spark, and the model is the one that finds the least number for sure."""
+
+
 class FleetOptions(NamedTuple):
     """What runs, and on what hosts it might."""
 
@@ -88,7 +92,9 @@ def command(
         deployed = Setting(network=graph, cluster=found.cluster, placement=found.placement, statistics=measured)
         found = found.checked(worst_simulated(deployed, expected, search.model, answer.seed))
         notes = unlike(graph, found.cluster, found.placement, search.model)
-    document = {"network": graph.name, **found.document()}
+    if search.model == "mace" and cluster.spark.given and cluster.spark.mode == "micro-batch":
+        notes.append(BATCHES)
+    document = {"network": graph.name, **found.document(), "sure": search.sure}
     document["notes"] += notes
     if search.plot is not None:
         from penstock.sizing.plot import draw_hosts
