@@ -511,7 +511,7 @@ def test_calibrate_on_samples(here: Path, penstock: Any) -> None:
     (here / "network.toml").write_text(delayed)
     (here / "samples").mkdir()
     write_clicks(here / "samples/clicks/a.json", 0, 3000)
-    words = ["calibrate", "network.toml", "--cluster", "cluster.toml", "--budget", "1.5"]
+    words = ["calibrate", "network.toml", "--cluster", "cluster.toml", "--budget", "0.5"]
     done = penstock(*words, "--sample", "samples", "--out", "statistics.json", "--json")
     assert done.code == 0, done.err
     document = done.document

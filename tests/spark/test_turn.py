@@ -40,7 +40,9 @@ class Frame:
 
 
 def announce(folder: Path, keep: dict[str, float], looked: dict[str, int] | None = None) -> None:
-    (folder / "keep.json").write_text(json.dumps({"keep": keep, "looked": looked or {}}))
+    written = folder / "keep.json.new"
+    written.write_text(json.dumps({"keep": keep, "looked": looked or {}}))
+    written.replace(folder / "keep.json")
 
 
 def turn_of(given: WriterSpec) -> Any:
