@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
+import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from revision import ROOT, revision
+
+__all__ = ["RESULTS", "ROOT", "revision"]
+
 RESULTS = ROOT / "benchmarks" / "results"
-
-
-def revision() -> str:
-    """Return the revision of the tree, and whether it has changes."""
-    words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    return subprocess.run(words, capture_output=True, text=True).stdout.strip()

@@ -19,7 +19,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,12 +27,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from revision import ROOT, revision
+
 from penstock.cluster.file import cluster_schema
 from penstock.control.scenario import scenario_schema
 from penstock.load.statistics import statistics_schema
 from penstock.network.file import network_schema
 
-ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "network": network_schema,
     "cluster": cluster_schema,
@@ -205,11 +205,9 @@ def show_demo(folder: Path) -> None:
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(out):
         show_result(report)
-    head = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    revision = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
     day = time.strptime(report["when"], "%Y-%m-%dT%H:%M:%SZ")
     minutes, seconds = divmod(round(report["took"]), 60)
-    about = f"{day.tm_mday} {time.strftime('%B %Y', day)}, revision {revision}, two cores; {minutes} min {seconds} s:"
+    about = f"{day.tm_mday} {time.strftime('%B %Y', day)}, revision {revision()}, two cores; {minutes} min {seconds} s:"
     shown = "\n".join(line.rstrip() for line in out.getvalue().strip("\n").split("\n"))
     readme = ROOT / "README.md"
     readme.write_text(

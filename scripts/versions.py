@@ -16,9 +16,10 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+from revision import ROOT, revision
+
 from penstock.spark.hosts.sessions import KNOWN, minor
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "versions.md"
 BEGIN, END = "<!-- tests -->\n", "<!-- end -->\n"
 TESTS = (
@@ -52,10 +53,9 @@ def ran(python: Path, report: Path) -> str:
     spark, version = subprocess.run(
         [str(python), "-c", asked], capture_output=True, text=True, check=True
     ).stdout.split()
-    head = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
     passed = count["tests"] - bad - count["skipped"]
     when = time.strftime("%Y-%m-%d")
-    return f"| {spark} | {version} | {passed} | {bad} | {count['skipped']} | {when}, {head.stdout.strip()} |"
+    return f"| {spark} | {version} | {passed} | {bad} | {count['skipped']} | {when}, {revision()} |"
 
 
 def written(page: str, row: str) -> str:
