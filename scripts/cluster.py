@@ -169,7 +169,7 @@ class Cluster(Service):
             "-Xmx512m",
             f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.properties').as_uri()}",
             "-cp",
-            # Kept classes fit to a path that begins as theirs.
+            # Kept classes are of use only where the class path begins as theirs did.
             os.pathsep.join([str(SPARK / "jars" / "*"), str(self.folder)]),
         ]
 

@@ -71,9 +71,10 @@ def on_servers(file: str) -> bool:
     return any(mark in (ROOT / file).read_text() for mark in ("mark.spark", "mark.kafka"))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Apart:
-    """Share files out among the workers."""
-    return Apart(config, log)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Apart | None:
+    """Share files out among the workers, where files are what is shared out."""
+    return Apart(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)

@@ -119,23 +119,19 @@ def _networks(path: str, new: str, statistics: str | None) -> tuple[Network, Net
 
 
 def _show(document: Document, bounds: dict[str, float], model: str) -> None:
-    drawn = "interval" in document
     verdict = "admitted" if document["admitted"] else "not admitted"
     common.table(
         f"{document['new']}: {verdict} to {document['network']} by the model {model}",
         ["operator", "host"],
         list(document["placement"].items()),
     )
-    common.table(
-        f"worst latency in s, bound {document['bound']:g}",
-        ["sink", "before", "with it", *(["p05 to p95"] if drawn else []), "bound"],
-        [
-            [
-                name, row["before"], row["worst"], *([common.between(row["interval"])] if drawn else []), bounds[name],
-            ]
-            for name, row in document["sinks"].items()
-        ],
-    )  # fmt: skip
+    columns = ["sink", "before", "with it", "bound"]
+    rows = [[name, row["before"], row["worst"], bounds[name]] for name, row in document["sinks"].items()]
+    if "interval" in document:
+        columns.insert(3, "p05 to p95")
+        for shown, row in zip(rows, document["sinks"].values(), strict=True):
+            shown.insert(3, common.between(row["interval"]["worst"]))
+    common.table(f"worst latency in s, bound {document['bound']:g}", columns, rows)
     if "checked" in document:
         common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")
     late = ", ".join(document["breaks"])

@@ -206,7 +206,7 @@ def between(pair: Sequence[float]) -> str:
 def worst(value: float, document: Document) -> str:
     """Return a worst latency for people, with its interval, or that it has none though that was to decide."""
     unknown = "its error is not known" if document["sure"] else ""
-    within = between(document["interval"]) if "interval" in document else unknown
+    within = between(document["interval"]["worst"]) if "interval" in document else unknown
     return f"{value:.4g} s{f' ({within})' if within else ''}"
 
 

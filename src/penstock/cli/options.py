@@ -105,7 +105,7 @@ CheckOption = Annotated[
     str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate the answer.")
 ]
 SureOption = Annotated[
-    bool, typer.Option("--sure", help="Keep the bound where costs are higher than measured too: by the interval's p95.")
+    bool, typer.Option("--sure", help="Also keep the bound if costs are higher than measured: decide by p95.")
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", callback=_seed, help="Random seed.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

@@ -114,10 +114,15 @@ class Spread:
         below = middle + far * np.minimum(low - middle, 0.0)
         return np.maximum(below, 0.0), middle + far * np.maximum(high - middle, 0.0)
 
+    def interval(self, sink: str | None = None) -> Document:
+        """Return the key ``interval`` of a report: over all sinks, or of one."""
+        pairs = self.total if sink is None else self.sinks[sink]
+        return {"interval": {key: list(pair) for key, pair in pairs.items()}}
+
     def document(self) -> Document:
         """Return the keys ``interval``, ``p05``, ``p95`` and ``draws`` of a report."""
         return {
-            "interval": {key: list(pair) for key, pair in self.total.items()},
+            **self.interval(),
             "p05": {**{key: pair[0] for key, pair in self.total.items()}, "series": self.low},
             "p95": {**{key: pair[1] for key, pair in self.total.items()}, "series": self.high},
             "draws": self.draws,
@@ -253,7 +258,10 @@ class Estimate:
             "bottleneck": self.bottleneck,
             "hosts": {name: {"excess": series} for name, series in self.excess.items()},
             "links": {name: {"excess": series} for name, series in self.links.items()},
-            "sinks": {name: {**row.by_key(), **self._interval(name)} for name, row in self.sinks.items()},
+            "sinks": {
+                name: {**row.by_key(), **({} if self.spread is None else self.spread.interval(name))}
+                for name, row in self.sinks.items()
+            },
             "bounds": dict(self.bounds),
             "error": {**attrs.asdict(self.error), "relative": self.error.relative},
             "notes": list(self.notes),
@@ -262,8 +270,3 @@ class Estimate:
             **({} if self.steady is None else {"steady": self.steady}),
             **({} if self.spread is None else self.spread.document()),
         }
-
-    def _interval(self, sink: str) -> Document:
-        if self.spread is None:
-            return {}
-        return {"interval": {key: list(pair) for key, pair in self.spread.sinks[sink].items()}}

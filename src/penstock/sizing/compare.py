@@ -63,7 +63,7 @@ class Candidate:
             "network": self.network,
             "given": self.given,
             "order": [list(row) for row in self.order],
-            **({} if found.spread is None else {"interval": found.spread.document()["interval"]}),
+            **({} if found.spread is None else found.spread.interval()),
             **({} if self.simulated is None else {"simulated": self.simulated}),
         }
 

@@ -181,7 +181,5 @@ def checked_document(simulated: float | None, bound: float) -> Document:
 
 
 def interval_document(spread: Spread | None, sink: str | None = None) -> Document:
-    """Return what an answer says of how far off its worst latency may be (s), or that of a sink, if that is known."""
-    if spread is None or not spread.draws:
-        return {}
-    return {"interval": list((spread.total if sink is None else spread.sinks[sink])["worst"])}
+    """Return what an answer says of how far off its latencies may be, or those of a sink, if that is known."""
+    return {} if spread is None or not spread.draws else spread.interval(sink)

@@ -14,12 +14,13 @@ from penstock.latency.intervals import with_interval
 from penstock.latency.models import model_of
 from penstock.load import LoadModel, Statistics, load_model
 from penstock.load.setting import Setting
+from penstock.sizing.bounds import Bounds
 from penstock.sizing.fleet import Fleet
 from penstock.sizing.provision import Provision
 from penstock.sizing.search import TIE
 
 STEP, MOST = 1.08, 2.0
-"""By what hosts are taken for slower than they are, again and again, and at most."""
+"""Factor by which hosts are taken to be slower, once more each time, and at most."""
 
 
 def drawn(found: Estimate, deployed: Setting, rng: np.random.Generator, *, sure: bool = False) -> Estimate:
@@ -51,15 +52,15 @@ def doubted(found: Provision, loads: LoadModel, fleet: Fleet, rng: np.random.Gen
     known = fleet.statistics(cluster) or Statistics()
     if not sure and certain(known, placement.values()):
         return found
-    deployed = Setting(network=loads.network, cluster=cluster, placement=placement, statistics=known, rates=loads.rates)
     estimate = model_of(found.estimate.model)(loads, placement, cluster, known)
-    return attrs.evolve(found, cluster=cluster, estimate=drawn(estimate, deployed, rng, sure=sure))
+    estimate = with_interval(estimate, loads, placement, cluster, known, rng)
+    return attrs.evolve(found, cluster=cluster, estimate=estimate)
 
 
 def surely(fleet: Fleet, ask: Callable[[Fleet], Provision]) -> Provision:
     """Find hosts of which the upper end of the interval keeps the bound.
 
-    They are those that would be enough, by the prediction, if all hosts were slower: by as little as does.
+    These are the hosts that the prediction calls enough if all were slower, by as little as it takes.
 
     Parameters
     ----------
@@ -79,8 +80,8 @@ def surely(fleet: Fleet, ask: Callable[[Fleet], Provision]) -> Provision:
         If no number of hosts is enough: by the prediction, or with hosts `MOST` times as slow.
     """
     first = found = ask(fleet)
-    slower = 1.0
-    while (high := _high(found)) > found.bound + TIE:
+    bounds, slower = Bounds(first.bound, sure=True), 1.0
+    while (over := bounds.excess(found.estimate)) > TIE:
         slower *= STEP
         try:
             if slower > MOST:
@@ -89,15 +90,9 @@ def surely(fleet: Fleet, ask: Callable[[Fleet], Provision]) -> Provision:
         except Infeasible:
             raise Infeasible(
                 f"no number of hosts was found that keeps {first.bound:g} s where costs are higher than measured: "
-                f"on {found.hosts} the worst latency may be {high:.4g} s; by the prediction alone {first.hosts} are "
-                "enough",
+                f"on {found.hosts} the worst latency may be {first.bound + over:.4g} s; by the prediction alone "
+                f"{first.hosts} are enough",
                 hosts=None,
                 lower_bound=first.lower_bound,
             ) from None
     return attrs.evolve(found, lower_bound=first.lower_bound, lower_price=first.lower_price)
-
-
-def _high(found: Provision) -> float:
-    """Return the upper end of the interval of the worst latency (s)."""
-    spread = found.estimate.spread
-    return found.estimate.total.worst if spread is None else spread.total["worst"][1]

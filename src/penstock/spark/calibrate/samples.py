@@ -69,7 +69,7 @@ def read_samples(
     """
     places = check_samples(network, path)
     found: dict[str, DataFrame] = {}
-    own: list[str] = []
+    own: dict[str, bool] = {}
     for name, source in network.sources.items():
         at = f"sources.{name}"
         if source.scheduled:
@@ -77,8 +77,7 @@ def read_samples(
             continue
         if name not in places:
             with blame(at):
-                found[name] = _own(session, source, kafka or {})
-            own.append(name)
+                found[name], own[name] = _own(session, source, kafka or {})
             continue
         place = places[name]
         form = source.format if source.format in FILES else _format_of(place)
@@ -92,20 +91,22 @@ def read_samples(
             options.setdefault("mode", "FAILFAST")
         with blame(at):
             found[name] = read_source(session, attrs.evolve(source, format=form, options=options), {}, batch=True)
-    return {**found, **_as_long({name: found[name] for name in own})}
+    return {**found, **_as_long({name: found[name] for name in own}, own)}
 
 
-def _as_long(samples: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
+def _as_long(samples: Mapping[str, DataFrame], more: Mapping[str, bool]) -> Mapping[str, DataFrame]:
     """Return sources' own first rows up to the same event time: rows that meet have to be there on both sides.
 
-    Samples that may have been cut off end before the source does; the first of them to end is where all do, except
-    those of which nothing would be left.
+    Samples that may have been cut off, since their source has ``more`` files or they are as long as can be, end before
+    the source does. The first of them to end is where all do, except those of which nothing would be left.
     """
     if len(samples) < 2:
         return samples
-    time = F.unix_micros("__time")
-    spans = {name: frame.agg(F.count("*"), F.min(time), F.max(time)).collect()[0] for name, frame in samples.items()}
-    ends = [last for name, (rows, _, last) in spans.items() if last is not None and _cut(samples[name], rows)]
+    time, spans = F.unix_micros("__time"), {}
+    for name, frame in samples.items():
+        with blame(f"sources.{name}"):
+            spans[name] = frame.agg(F.count("*"), F.min(time), F.max(time)).collect()[0]
+    ends = [last for name, (rows, _, last) in spans.items() if last is not None and (more[name] or rows >= LONGEST)]
     if not ends:
         return samples
     end = min(ends)
@@ -115,23 +116,19 @@ def _as_long(samples: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
     }
 
 
-def _cut(sample: DataFrame, rows: int) -> bool:
-    """Whether a source may have more rows than its sample."""
-    return rows >= LONGEST or len(sample.inputFiles()) > FIRST
-
-
-def _own(session: SparkSession, source: Source, kafka: Mapping[str, str]) -> DataFrame:
-    """Return the first rows that a source's folder or topics hold."""
+def _own(session: SparkSession, source: Source, kafka: Mapping[str, str]) -> tuple[DataFrame, bool]:
+    """Return the first rows that a source's folder or topics hold, and whether a folder has more files."""
     # Where a stream begins in a topic is no matter here, and "latest" is no place to begin.
     options = {
         key: value for key, value in source.options.items() if not key.lower().startswith(("starting", "ending"))
     }
     rows = read_source(session, attrs.evolve(source, options=options), kafka, batch=True)
     if source.format in FILES:
-        files = sorted(rows.inputFiles())[:FIRST]
+        files = sorted(rows.inputFiles())
         # By this filter Spark opens no other files.
-        rows = rows.filter(F.col("_metadata.file_name").isin([file.rpartition("/")[2] for file in files]))
-    return rows.limit(LONGEST)
+        rows = rows.filter(F.col("_metadata.file_name").isin([file.rpartition("/")[2] for file in files[:FIRST]]))
+        return rows.limit(LONGEST), len(files) > FIRST
+    return rows.limit(LONGEST), False
 
 
 def lengthened(
