@@ -176,7 +176,6 @@ def stepped(jobs: list[tuple[int, float, float, float]], cores: float, step: flo
     return [(row[0], row[1]) for row in done]
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1))
 def test_shared_cores_beside_small_steps(seed: int) -> None:
     """Batches that share hosts and cores end when small steps of time say so."""

@@ -58,7 +58,7 @@ def test_more_is_never_worse(seed):
         assert all(after <= before + 1e-9 for before, after in pairwise(values))
 
 
-@settings(max_examples=15)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 100_000))
 def test_small_networks_are_placed_as_by_the_oracle(seed):
     """On a few hosts the default budget ends within 5 % of the best of all placements."""

@@ -114,7 +114,7 @@ def test_random_trees(seed: int, roots: int, late: float, merges: float, error: 
             assert program.keep(rates, kept) == {}
 
 
-@pytest.mark.parametrize("seed", [2, 3, 14, 33])
+@pytest.mark.parametrize("seed", [2, 3, 14, pytest.param(24, marks=pytest.mark.slow), 33])
 def test_hosts_decide_alone(seed: int) -> None:
     """Hosts that see only their own input rates thin the streams as the whole look-up says."""
     rng = np.random.default_rng(seed)

@@ -539,7 +539,7 @@ def test_calibrate_on_samples(here: Path, penstock: Any) -> None:
 
 
 def test_calibrate_on_what_sources_hold(here: Path, penstock: Any) -> None:
-    """Without a sample a source's own first rows are one; a source that has none before it runs is refused."""
+    """Without a sample a source's own first rows are one; an empty folder, and a source without rows, are refused."""
     words = ["calibrate", "network.toml", "--cluster", "cluster.toml", "--budget", "0.3", "--json"]
     (here / "network.toml").write_text(CLICKS)
     for number in range(FIRST + 2):
@@ -548,6 +548,11 @@ def test_calibrate_on_what_sources_hold(here: Path, penstock: Any) -> None:
     assert done.code == 0, done.err
     assert done.document["operators"]["views"]["tuples"] > 0
     assert done.document["operators"]["views"]["selectivity"] == pytest.approx(2 / 3, abs=0.01)
+    for file in (here / "clicks").iterdir():
+        file.unlink()
+    refused = penstock(*words)
+    assert (refused.code, len(refused.err.strip().splitlines())) == (2, 1), refused.err
+    assert "the sample of source 'clicks' has no rows" in refused.err
     (here / "network.toml").write_text(CLICKS.replace('format = "json"', 'format = "rate"', 1))
     refused = penstock(*words)
     assert (refused.code, len(refused.err.strip().splitlines())) == (2, 1), refused.err
