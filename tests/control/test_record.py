@@ -30,7 +30,7 @@ from penstock.control.record import (
     spread,
     stretches,
 )
-from penstock.latency.draws import TAILS
+from penstock.latency.draws import AT_FIRST, TAILS
 from penstock.latency.estimate import KEYS, Quantiles, Spread
 from penstock.load import Statistics
 from penstock.load.statistics import LASTING, HostStatistics, parse_statistics
@@ -185,12 +185,12 @@ def test_each_latency_has_its_own_stretch() -> None:
 
 @given(st.lists(st.floats(-OUTSIDE, OUTSIDE), min_size=1, max_size=PREDICTED))
 def test_stretches_are_the_likeliest(off: list[float]) -> None:
-    """No other width is likelier for errors with Student's tails, beside the interval as drawn."""
+    """No other width is likelier for errors with Student's tails, beside the usual one."""
 
     def unlikely(logarithm: float) -> float:
         width, variance = math.exp(logarithm), math.exp(2 * logarithm)
         told = student.logpdf(TAILS_EDGE * np.array(off) / width, TAILS).sum() - len(off) * logarithm
-        return float(-told + PRIOR / 2 * (2 * logarithm + 1 / variance))
+        return float(-told + PRIOR / 2 * (2 * logarithm + AT_FIRST["worst"] ** 2 / variance))
 
     found = math.log(stretches([{"worst": each} for each in off])["worst"])
     grid = np.linspace(-3, 2, 501)

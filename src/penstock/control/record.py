@@ -21,7 +21,7 @@ from penstock.cluster import Cluster
 from penstock.control.forecast import Seen
 from penstock.errors import InputError
 from penstock.files import Document, atomic, user_cache
-from penstock.latency.draws import TAILS
+from penstock.latency.draws import AT_FIRST, TAILS
 from penstock.latency.estimate import KEYS, Spread
 from penstock.load import Statistics
 from penstock.load.statistics import HostStatistics
@@ -39,7 +39,7 @@ FAR = 0.7
 """A host that took twice as long, or half, is as far off as any can be."""
 
 PREDICTED, SUPPOSED = 40, 2.0
-"""The latest predictions of a machine that count, and how many the interval as drawn is worth beside them."""
+"""The latest predictions of a machine that count, and how many the usual width is worth beside them."""
 
 OUTSIDE = 2.0
 """A prediction that is off by so many times the way to the end of its interval is as far off as any can be."""
@@ -234,16 +234,16 @@ def stretches(came: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return how many times as wide as drawn intervals have to be so that nine of ten hold what comes.
 
     Errors are taken to have Student's tails: a run whose machine was disturbed says little of the others. The likeliest
-    width, by expectation and maximization; at first an interval is as it was drawn.
+    width, by expectation and maximization, beside the usual one.
     """
     found = {}
     for key in KEYS:
         off = np.clip([row[key] for row in came if key in row], -OUTSIDE, OUTSIDE) * TAILS_EDGE
         if off.size:
-            variance = 1.0
+            usual = variance = AT_FIRST[key] ** 2
             for _ in range(ROUNDS):
                 weight = (TAILS + 1) / (TAILS + off**2 / variance)
-                variance = (float(weight @ off**2) + PRIOR) / (off.size + PRIOR)
+                variance = (float(weight @ off**2) + PRIOR * usual) / (off.size + PRIOR)
             found[key] = math.sqrt(variance)
     return found
 

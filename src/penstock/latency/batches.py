@@ -13,7 +13,7 @@ from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.latency.carried import Carried, carried
-from penstock.latency.draws import DRAWS, Draws, by_chance, certain, draw, guessed
+from penstock.latency.draws import AT_FIRST, DRAWS, Draws, by_chance, certain, draw, guessed
 from penstock.latency.estimate import UNTOLD, ErrorBar, Estimate, Quantiles, Spread, too_long
 from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.mace import cost_error, cumulative_excess, described, furthest_behind
@@ -248,8 +248,8 @@ class PlacedBatches:
             return self._pace(factors * slow, drawn, k)
 
         found = spread_of(*batch_draws(self.made, pace, len(drawn), self.model.rates.periods))
-        known = self.hosts.statistics
-        return found if known is None else attrs.evolve(found, stretch=known.intervals)
+        known = {} if self.hosts.statistics is None else self.hosts.statistics.intervals
+        return attrs.evolve(found, stretch={**AT_FIRST, **known})
 
     def outlook(
         self,
