@@ -26,6 +26,7 @@ from penstock.latency.spread import HIGH, LOW
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.fitting import ALONE
 from penstock.load.statistics import HostStatistics, read_statistics
+from penstock.network.file import parse_network
 from penstock.network.shapes import chain
 from penstock.workload import Rates
 
@@ -103,6 +104,27 @@ def test_errors_of_a_mix_leave_what_was_measured_in_place(seed: int) -> None:
     # A factor that nobody measured leaves costs as far off as they are.
     alone = draw(model, placement, list(cluster.hosts), Statistics(operators=operators, hosts=guessed), rng, count=200)
     assert alone.cost.std() == pytest.approx(0.3, rel=0.2)
+
+
+@pytest.mark.parametrize(("rate", "decided"), [(61.3, True), (474.63, False), (3003.7, True)])
+def test_where_a_millisecond_decides_both_are_possible(rate: float, decided: bool) -> None:
+    """Windows that end at a trigger come with its batch if that sees a row from behind them, else a trigger later."""
+    operator = {
+        "kind": "aggregate", "input": "s", "window": "2 seconds", "select": "count(*) AS n",
+        "cost": 1e-5, "selectivity": 0.01,
+    }  # fmt: skip
+    document = {
+        "name": "n", "sources": {"s": {"format": "nexmark"}},
+        "operators": {"a": operator}, "sinks": {"out": {"input": "a"}},
+    }  # fmt: skip
+    model = load_model(parse_network(document), Rates.of(1.0, {"s": [rate] * 8}))
+    cluster = attrs.evolve(Cluster.uniform(1), spark=SparkSettings(trigger=2.0))
+    host = HostStatistics(overhead=0.2, factor=1.0, error=0.001, overhead_error=0.001)
+    placed = BatchHosts.of(Statistics(hosts={"h1": host}), cluster).placed(model, {"a": "h1"})
+    spread = placed.spread(np.random.default_rng(0))
+    assert spread is not None
+    low, high = spread.total["worst"]
+    assert high - low == pytest.approx(0.0 if decided else 2.0, abs=0.01)
 
 
 def test_a_host_that_was_never_measured_is_not_certain() -> None:

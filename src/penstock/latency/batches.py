@@ -13,7 +13,7 @@ from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.latency.carried import Carried, carried
-from penstock.latency.draws import AT_FIRST, DRAWS, Draws, by_chance, certain, draw, guessed
+from penstock.latency.draws import AT_FIRST, DRAWS, Draws, by_chance, certain, draw, guessed, seen_later
 from penstock.latency.estimate import UNTOLD, ErrorBar, Estimate, Quantiles, Spread, too_long
 from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.mace import cost_error, cumulative_excess, described, furthest_behind
@@ -284,6 +284,7 @@ class PlacedBatches:
         base = self._pace(factors)._replace(jitter=spread[:, 0], residual=spread[:, 1])
         known = [past.get(name, np.zeros((3, 0))) for name in hosts]
         soon = np.stack([ahead[name] for name in hosts], axis=1)
+        reading = np.concatenate([[1.0], seen_later(rng, soon.shape[2] - 1)])
         length = 8 + 4 * math.ceil(self.model.rates.duration / self.hosts.trigger)
 
         def pace(k: int) -> Pace:
@@ -299,7 +300,7 @@ class PlacedBatches:
                 "idle": base.idle * fixed,
                 "extra": base.extra * fixed[self.made.shape.host],
             }
-            return base._replace(**fixed_part, noise=noise, chance=drawn)
+            return base._replace(**fixed_part, noise=noise, chance=drawn, reading=READING * float(reading[k]))
 
         series = worst_draws(self.made, pace, soon.shape[2], self.model.rates.periods)
         found = []
@@ -325,7 +326,7 @@ class PlacedBatches:
             idle=idle,
             work=self.made.seconds(factors, None if drawn is None else drawn.cost[k]),
             noise=[np.ones(1)] * len(names) if drawn is None else drawn.noise(k, hosts.trigger),
-            reading=READING,
+            reading=READING * (1.0 if drawn is None else float(drawn.reading[k])),
             commit=COMMIT,
             jitter=np.array([hosts.of_host(name).jitter for name in names]),
             residual=np.array([hosts.of_host(name).residual for name in names]),

@@ -37,6 +37,10 @@ TAILS, SCALE = 4, 0.8
 300 batches in seven runs 5 % were 1.7 off on either side, and 1 % were 3.2, where a normal distribution has 2.3. The
 worst latency of a minute is that of such a batch."""
 
+LATER = 0.3
+"""How differently soon batches see their input, from one run to another: standard deviation of the logarithm. Where a
+window ends at a multiple of the trigger, a millisecond decides whether its results wait for another batch."""
+
 AT_FIRST = {"worst": 0.83, "p99": 0.79, "p50": 0.99, "mean": 0.87}
 """How many times as wide as drawn an interval is where no earlier run on its machine tells: the likeliest width for the
 31 predictions of `benchmarks/results/coverage.jsonl` up to revision 3ecfcb8. Errors partly cancel out."""
@@ -45,6 +49,11 @@ AT_FIRST = {"worst": 0.83, "p99": 0.79, "p50": 0.99, "mean": 0.87}
 def by_chance(rng: np.random.Generator, size: int | tuple[int, ...]) -> Array:
     """Draw how batches differ by chance, in standard deviations."""
     return SCALE * rng.standard_t(TAILS, size)
+
+
+def seen_later(rng: np.random.Generator, size: int) -> Array:
+    """Draw by what the times are longer after which batches see their input."""
+    return _times(LATER * rng.standard_normal(size))
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -70,6 +79,8 @@ class Draws:
         deviations (`by_chance`).
     phase
         Array (draws,): where in the trigger's interval the rates begin, as a share of it.
+    reading
+        Array (draws,): by what the time is longer after which a batch sees its input.
     """
 
     cost: Array
@@ -80,6 +91,7 @@ class Draws:
     wander: Array
     chance: Array
     phase: Array
+    reading: Array
 
     def __len__(self) -> int:
         return len(self.phase)
@@ -165,6 +177,7 @@ def draw(
     chance = by_chance(rng, (count, len(rows), BATCHES))
     phase = rng.random(count)
     fixed = _times(rng.standard_normal((count, len(rows))) * [row.overhead_may_differ for row in rows])
+    reading = seen_later(rng, count)
     in_place = [0 < row.error < ALONE for row in rows]
     cost = _mixed(np.maximum(cost, LEAST), model, homes(placement, known), hosts, in_place)
     return Draws(
@@ -176,6 +189,7 @@ def draw(
         wander=wander,
         chance=chance,
         phase=phase,
+        reading=reading,
     )
 
 
