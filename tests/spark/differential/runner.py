@@ -74,6 +74,9 @@ class Lasting:
             self.close()
             self.engine = self._own.enter_context(self._again())
             self.session, self._left = oracle_session(self.engine), SPENT
+        elif self.session.is_stopped:
+            # Another test has killed its host, which has been started again.
+            self.session = oracle_session(self.engine)
         self._left -= 1
         return differences(self.engine, self.session, case, folder)
 
