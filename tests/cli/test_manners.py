@@ -24,6 +24,32 @@ def begin(root: Path, *words: str, **environment: str) -> subprocess.CompletedPr
     return subprocess.run(command, cwd=root, env=known, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.parametrize("words", [["load", *PLAN], ["load", *PLAN, "--json"], ["-h"], ["load", "-h"], ["--version"]])
+def test_answers_that_cannot_be_written_are_told(root: Path, words: list[str]) -> None:
+    """A reader who has left is no error; a full disk is one message; who closes standard output wants nothing of it."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "penstock.cli.app", *words]
+    for out, code, says in ((write, 0, ""), ("/dev/full", 2, "cannot be written: No space left"), (None, 0, "")):
+        with open("/dev/full", "wb") as full:
+            given = full if isinstance(out, str) else out
+            closed = ["sh", "-c", 'exec "$@" >&-', "sh"] if out is None else []
+            done = subprocess.run(
+                [*closed, *command], cwd=root, stdout=given, stderr=subprocess.PIPE, text=True, timeout=120
+            )
+        assert done.returncode == code
+        assert says in done.stderr
+        assert len(done.stderr.splitlines()) <= 1
+    os.close(write)
+
+
+def test_a_message_that_nobody_can_read_changes_no_code(root: Path) -> None:
+    """Bad input ends with 2 also where standard error leads nowhere."""
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "penstock.cli.app", "inspect", "nope"]
+        assert subprocess.run(command, cwd=root, stdout=full, stderr=full, timeout=120).returncode == 2
+
+
 def test_milestones_are_few(capsys: pytest.CaptureFixture[str]) -> None:
     """Where nobody watches a bar, work that is over soon says nothing, and long work a line for each thing it does."""
     now = [0.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import io
 import os
@@ -94,17 +95,30 @@ def _in_one_message() -> Iterator[None]:
         raise InputError(problem[:1].lower() + problem[1:], at=at, hint=hint) from None
 
 
+class _ReaderLeft(Exception):
+    """Who read standard output does so no more."""
+
+
+@contextlib.contextmanager
+def _heeding_readers() -> Iterator[None]:
+    """Take a pipe that nobody reads any more from Typer, which would leave with the code of an answer that is no."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderLeft from error
+
+
 class LazyGroup(typer.core.TyperGroup):
     """Lists the commands from the tables above, and imports the one that is called: starting takes a third."""
 
     def make_context(self, *given: Any, **more: Any) -> Any:
         """Parse what stands in front of the command."""
-        with _in_one_message():
+        with _in_one_message(), _heeding_readers():
             return super().make_context(*given, **more)
 
     def invoke(self, ctx: Any) -> Any:
         """Parse the rest, and call the command."""
-        with _in_one_message():
+        with _in_one_message(), _heeding_readers():
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -123,6 +137,9 @@ class LazyGroup(typer.core.TyperGroup):
 # Options that take several values after one name, which click cannot parse by itself.
 _SEVERAL = ("--placements",)
 QUIET = "--quiet"
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Why standard output may fail besides."""
 
 app = typer.Typer(
     name="penstock",
@@ -184,10 +201,32 @@ def arguments(given: list[str]) -> list[str]:
 
 def main() -> None:
     """Run the command line and leave by the exit code of the contract."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # Closed by who called us, who wants none of it.
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the rest of the process
+        elif isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
             # Users' names may have letters that the locale cannot write.
             stream.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            _run()
+        finally:
+            # What cannot be written any more is told here, and not by Python when it ends.
+            sys.stdout.flush()
+    except (BrokenPipeError, _ReaderLeft):
+        # The reader of our output has left (e.g. head): nothing more to say.
+        _write_no_more()
+        sys.exit(0)
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        _write_no_more()
+        fail(InputError(f"the answer cannot be written: {error.strerror}"), as_json=False)
+
+
+def _run() -> None:
     try:
         app(arguments(sys.argv[1:]))
     except PenstockError as error:
@@ -200,15 +239,16 @@ def main() -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output has left (e.g. head): nothing more to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except OSError as error:
         # Such as a home where the shell's completion cannot be installed.
         if error.filename is None:
             raise
         fail(InputError(error.strerror or str(error), file=error.filename), as_json="--json" in sys.argv)
+
+
+def _write_no_more() -> None:
+    """Let what is still to be written to standard output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 if __name__ == "__main__":
