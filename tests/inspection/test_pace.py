@@ -40,6 +40,18 @@ def test_trigger_is_found(make: SimpleNamespace, table: Callable[..., Batches], 
     assert find_trigger(table(batches)) == trigger
 
 
+@pytest.mark.parametrize(("before", "after"), [(10.0, 300.0), (30.0, 20.0), (60.0, 10.0), (10.0, 10.0)])
+def test_the_last_run_decides_of_the_trigger(
+    make: SimpleNamespace, table: Callable[..., Batches], before: float, after: float
+) -> None:
+    """A query that was started again with another trigger has that one, though most batches may be older."""
+    first = make.paced(trigger=before, overhead=0.1, cost=1e-4, count=60)
+    begin = make.EPOCH + 600 * np.ceil((first[-1].start - make.EPOCH) / 600 + 1)
+    later = make.paced(trigger=after, overhead=0.1, cost=1e-4, count=20, begin=begin, run=1)
+    renumbered = [attrs.evolve(batch, number=60 + batch.number) for batch in later]
+    assert find_trigger(table([*first, *renumbered])) == after
+
+
 @pytest.mark.parametrize("trigger", [1.0, 10.0, 7.35])
 def test_pace_of_a_source_is_found(make: SimpleNamespace, table: Callable[..., Batches], trigger: float) -> None:
     """Batches that are evenly apart, but at no whole multiples since the epoch, have that interval too."""
@@ -278,16 +290,22 @@ def test_headroom_of_unknown_cost_is_a_bound(make: SimpleNamespace, write: Calla
 def test_least_headroom_of_a_limited_query_holds(
     overhead: float, cost: float, trigger: float, limit: float, lost: bool
 ) -> None:
-    """Where a limit applies and the cost is unknown, a simulated query keeps up below the least headroom."""
+    """Where a limit applies and the cost is unknown, a simulated query keeps up below the least headroom.
+
+    Where full batches keep up with the trigger whatever a row costs, that is the headroom itself.
+    """
     rate = 100.0
     fit = Fit(overhead=overhead, cost_most=2 * cost) if lost else Fit(cost_most=overhead / limit + cost)
     capacity = find_capacity(fit, rate, trigger, limit)
-    assert capacity.headroom is None
-    assert capacity.least is not None
-    waits = simulate(overhead, cost, 0.99 * rate * capacity.least, trigger, limit, 0.0)
+    least = capacity.headroom if capacity.least is None else capacity.least
+    assert least is not None
+    waits = simulate(overhead, cost, 0.99 * rate * least, trigger, limit, 0.0)
     assert max(waits[-100:]) <= 1.001 * max(waits[:2000])
     if not lost:  # all of a full batch is counted as cost, which is what it takes
-        assert capacity.least == pytest.approx(limit / max(trigger, overhead + cost * limit) / rate)
+        assert least == pytest.approx(limit / max(trigger, overhead + cost * limit) / rate)
+    if capacity.headroom is not None:
+        assert capacity.headroom == pytest.approx(limit / trigger / rate)
+        assert overhead + cost * limit <= 1.001 * trigger
 
 
 def test_a_limit_that_may_be_chance_is_a_bound(make: SimpleNamespace, tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from penstock.cli import common, options
 if TYPE_CHECKING:
     from penstock.inspection import Inspection, Query
 
+MANY = 1000.0
+"""A lower bound of the headroom that says enough: where no row's cost can be told it may have any size."""
+
 _PARTS = (
     ("sources", ("latestOffset", "getOffset", "getBatch", "setOffsetRange", "getEndOffset")),
     ("planning", ("queryPlanning",)),
@@ -44,6 +47,7 @@ def command(
     Example: penstock inspect examples/event-log/spark-4.3.zstd
     """
     from penstock.inspection import export, inspect, moment
+    from penstock.inspection.export import side_by_side
     from penstock.telemetry import read_telemetry
 
     with common.progress() as tell:
@@ -56,10 +60,15 @@ def command(
     document = found.document()
     if out is not None:
         document["written"] = export(found, out)
+        for app in side_by_side(found):
+            common.note(
+                f"note: queries of {app} ran side by side; in the files they take turns, which is slower than they were"
+            )
     if json:
         common.answer(document)
     else:
         _show(found)
+    common.say_notes()
     for line in found.notices():
         common.say(f"penstock: warning: {line}")
     for path in document.get("written", ()) if not json else ():
@@ -146,10 +155,10 @@ def _row(name: str, query: Query) -> list[object]:
     if capacity.headroom is not None:
         headroom = f"{digits(capacity.headroom, 2)}x"
     else:
-        headroom = "" if capacity.least is None else f">{digits(capacity.least, 2)}x"
+        headroom = "" if capacity.least is None else f">{digits(min(capacity.least, MANY), 2)}x"
     return [
         name,
-        "?" if math.isnan(query.rate) or (not query.rate and query.batches.rows.any()) else _rate(query.rate),
+        "?" if math.isnan(query.rate) or (len(query.batches) < 2 and not query.rate) else _rate(query.rate),
         human(float(np.median(query.seconds))) if query.seconds.size else "?",
         "?" if fit.overhead is None else human(fit.overhead),
         "?" if fit.cost is None else human(fit.cost),

@@ -72,6 +72,9 @@ def find_capacity(fit: Fit, rate: float, trigger: float | None, limit: float | N
     interval = trigger or 0.0
     if fit.cost is None or fit.overhead is None or not (sure or limit is None):
         most = fit.cost_most if fit.cost is None else fit.cost
+        if sure and limit is not None and most and (fit.overhead or 0.0) + most * limit <= interval:
+            # Whatever a row costs, full batches keep up with the trigger, and so many rows are what they take.
+            return Capacity(headroom=limit / interval / rate, limit=limit)
         least = _most_rate(fit.overhead or 0.0, most, interval, limit) / rate if most else None
         return Capacity(least=least, limit=limit)
     return Capacity(

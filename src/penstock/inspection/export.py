@@ -27,6 +27,9 @@ from penstock.workload import Rates
 _SHARED = re.compile(r"^(Kafka|FileStreamSource|DeltaSource|Delta|Kinesis|EventHubs|Pulsar|Iceberg|CloudFiles)", re.I)
 """Sources that several queries read as one thing: a topic, a folder. A rate or socket source is each query's own."""
 
+FILES = ("network.toml", "rates.csv", "statistics.json", "cluster.toml", "placement.json")
+"""What is written."""
+
 POLLING = 0.01
 """Without a trigger Spark looks for data so often (s, ``spark.sql.streaming.pollingDelay``)."""
 
@@ -68,8 +71,13 @@ def export(inspection: Inspection, folder: str | os.PathLike[str]) -> list[str]:
         If the folder cannot be written.
     """
     target = Path(folder)
+    if not os.fspath(folder):
+        raise InputError("expected a folder, got an empty name", at="--out")
     if target.exists() and not target.is_dir():
         raise InputError("expected a folder, got a file", file=target, at="--out")
+    taken = next((target / name for name in FILES if (target / name).is_dir()), None)
+    if taken is not None:
+        raise InputError("is to be a file, and is a folder", file=taken, at="--out")
     named = named_in(inspection)
     with atomic(target / "network.toml") as file:
         file.write(_network(inspection, named))
@@ -79,8 +87,15 @@ def export(inspection: Inspection, folder: str | os.PathLike[str]) -> list[str]:
         file.write(_cluster(inspection, named))
     placed = {named.operators[name]: named.hosts[query.log.app] for name, query in inspection.queries.items()}
     write_json(target / "placement.json", {"placement": placed})
-    files = ("network.toml", "rates.csv", "statistics.json", "cluster.toml", "placement.json")
-    return [str(target / name) for name in files]
+    return [str(target / name) for name in FILES]
+
+
+def side_by_side(inspection: Inspection) -> list[str]:
+    """Return the applications whose queries' batches did not fit one behind the other, as they are in the files."""
+    busy = {app: 0.0 for app in inspection.applications}
+    for query in inspection.queries.values():
+        busy[query.log.app] = busy.get(query.log.app, 0.0) + (query.busy if query.seconds.size else 0.0)
+    return [app for app, share in busy.items() if share > 1.0]
 
 
 def named_in(inspection: Inspection) -> Exported:

@@ -51,7 +51,8 @@ def fit_batches(rows: Array, seconds: Array) -> Fit:
     typical = float(np.median(seconds))
     known = Fit(batches=count, typical=typical, cost_most=float(np.median(seconds / rows)))
     if count < LEAST:
-        return attrs.evolve(known, reason=f"only {count} batches have rows, and {LEAST} are needed")
+        had = "batch has" if count == 1 else "batches have"
+        return attrs.evolve(known, reason=f"only {count} {had} rows, and {LEAST} are needed")
     few, many = np.quantile(rows, (0.05, 0.95))
     if many < ALIKE * few:
         return attrs.evolve(

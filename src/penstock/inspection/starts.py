@@ -58,9 +58,11 @@ class Starts:
     begun: Array
 
     @classmethod
-    def of(cls, batches: Batches) -> Starts:
-        """Take those of a query; the first batch of a run has none before it."""
+    def of(cls, batches: Batches, *, last: bool = False) -> Starts:
+        """Take those of a query, or of its last run; the first batch of a run has none before it."""
         same = batches.run[1:] == batches.run[:-1]
+        if last:
+            same &= batches.run[1:] == batches.run[-1:]
         return cls(batches.start[:-1][same], batches.end[:-1][same], batches.start[1:][same])
 
     def __len__(self) -> int:
@@ -75,6 +77,10 @@ class Starts:
     def pause(self) -> Array:
         """Seconds in which no batch ran."""
         return self.begun - self.ended
+
+    def allows(self, interval: float) -> bool:
+        """Whether the starts do not rule a trigger out."""
+        return not len(self) or self.under(interval).possible
 
     def under(self, interval: float) -> Match:
         """Compare the starts with those that a trigger would allow."""

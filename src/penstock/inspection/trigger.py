@@ -25,11 +25,20 @@ def find_trigger(batches: Batches) -> float | None:
 
     After a batch Spark waits for the next whole multiple of the interval since the epoch, or goes on at once if that
     has passed. So an interval tells which batches waited; the largest that is right about when they began is taken.
+    A query may have been started again with another one: its last run decides, if it tells, or contradicts the others.
     """
-    starts = Starts.of(batches)
+    whole, latest = _interval(Starts.of(batches)), Starts.of(batches, last=True)
+    own = _interval(latest)
+    if own or not whole or latest.allows(whole):
+        return own or whole
+    return own
+
+
+def _interval(starts: Starts) -> float | None:
+    """Return the interval by which batches began, 0 for none, None if it cannot be told."""
     if len(starts) < 4:
         return None
-    matters = max(1.0, 0.5 * float(np.median(batches.duration)))
+    matters = max(1.0, 0.5 * float(np.median(starts.ended - starts.before)))
     possible = False
     for interval in _candidates(starts.gaps):
         match = starts.under(interval)

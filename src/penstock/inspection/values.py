@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Array
-from penstock.files import Document
+from penstock.files import Document, plain
 from penstock.inspection.fitted import Fit
 from penstock.telemetry import Application, Batches, QueryLog
 
@@ -226,6 +226,10 @@ class Inspection:
 
     def document(self) -> Document:
         """Return what ``penstock inspect --json`` prints."""
+        told: Document = plain(self._document())
+        return told
+
+    def _document(self) -> Document:
         return {
             "queries": {name: query.document() for name, query in self.queries.items()},
             "apps": {

@@ -57,6 +57,10 @@ def _same(one: Part, other: Part) -> bool:
     return bool(a.start[0] >= b.end.max() or b.start[0] >= a.end.max())
 
 
+def _lateness(part: Part) -> tuple[float, bool, float]:
+    return float(part.batches.start.max()), bool(part.app_name), part.begin
+
+
 def _query(parts: list[Part]) -> QueryLog:
     parts = sorted(parts, key=lambda part: part.begin)
     runs: dict[str, Run] = {}
@@ -71,7 +75,8 @@ def _query(parts: list[Part]) -> QueryLog:
             continue
         index = np.array([list(runs).index(run.id) for run in part.runs], dtype=np.int64)
         tables.append(padded(attrs.evolve(part.batches, run=index[part.batches.run]), width, names))
-    last = next(part for part in reversed(parts) if len(part.batches))
+    # Of two that tell the last batch, an application's own log: it tells its cores.
+    last = max((part for part in parts if len(part.batches)), key=_lateness)
     return QueryLog(
         name=last.name or last.id,
         ids=tuple(dict.fromkeys(part.id for part in parts)),

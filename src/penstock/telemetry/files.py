@@ -48,6 +48,9 @@ def find_logs(paths: Sequence[str | os.PathLike[str]]) -> list[Log]:
     found: dict[tuple[Path, ...], Log] = {}
     for given in paths:
         path = Path(given)
+        if not str(given):
+            # As a path that would be the current folder.
+            raise InputError("expected logs, got an empty name", hint="give event logs, or the folder with them")
         if str(given) == "-":
             logs: Iterator[Log] = iter([Log("standard input", (Path("-"),))])
         elif path.is_dir():
