@@ -22,10 +22,8 @@ DRAWS = 40
 FACTORS = (2.0, 5.0)
 """By which all rates are multiplied to show what growth does, beside 1."""
 
-NOTES = (
-    "concurrent batches share the driver's cores evenly; memory that they take from each other is left out",
-    "rates are what the logs show: a query that never waited shows what it managed, not what arrived",
-)
+SHARED = "concurrent batches share the driver's cores evenly; memory that they take from each other is left out"
+"""What a replay leaves out."""
 
 
 def advise(deployment: Deployment, aims: Aims, rng: np.random.Generator, draws: int = DRAWS) -> Report:
@@ -65,7 +63,7 @@ def advise(deployment: Deployment, aims: Aims, rng: np.random.Generator, draws: 
         growth={1.0: _middle(deployment, now), **{factor: _grown(deployment, factor, truths) for factor in FACTORS}},
         correlation=correlation(deployment),
         aims=aims,
-        notes=(*deployment.notes, *NOTES, *_unsure(deployment)),
+        notes=(*deployment.notes, SHARED, *_unsure(deployment)),
     )
 
 

@@ -193,8 +193,8 @@ def _part(deployment: Deployment, span: tuple[int, int], whole: Mapping[str, Rep
 
 
 def _looked(deployment: Deployment, span: tuple[int, int]) -> str:
-    looked, there = ((stop - first) * deployment.period / 60 for first, stop in (span, (0, deployment.periods)))
-    return f"only the busiest {looked:.3g} minutes of {there:,.4g} are replayed"
+    looked, there = (human((stop - first) * deployment.period) for first, stop in (span, (0, deployment.periods)))
+    return f"only the busiest {looked} of {there} are replayed"
 
 
 def _missed(

@@ -33,6 +33,8 @@ STEPS = 5_000_000
 
 ONCE = "one batch a run does not tell how its rows come; three runs that are evenly apart do"
 
+ARRIVED = "rates are what the logs show: a query that never waited shows what it managed, not what arrived"
+
 REAL_TIME = "in real-time mode rows leave while a batch runs, which no replay of batches tells"
 
 LIMITERS = (("file", "maxFilesPerTrigger"), ("delta", "maxFilesPerTrigger"), ("rate", "rowsPerSecond"))
@@ -93,6 +95,7 @@ def deployed(
         *_untold(untold),
         *_paused(jobs, known),
         *_waiting(jobs),
+        ARRIVED,
     )
     start, spans = float(edges[0]), _spans(inspection)
     return Deployment(jobs=jobs, drivers=drivers, period=step, start=start, spans=spans, notes=notes)

@@ -118,12 +118,11 @@ def command(
         raise InputError(f"expected a finite time > 0 s, got {aims.latency:g}", at="--latency")
     if bool(logs.paths) == (files.network is not None):
         raise InputError("expected logs or --network NETWORK, and not both", at="advise")
+    _must_fit(logs, files)
     weights = _pairs([aims.weight] if aims.weight else [], "--weight", "query=weight", "e.g. clicks=2")
     cores = _pairs(logs.cores or [], "--cores", "application=cores", "e.g. progress.jsonl=16")
     inspection = None
     if files.network is not None:
-        if cores:
-            raise InputError("goes with logs; with --network the cluster tells what hosts can do", at="--cores")
         deployment = _from_network(files.network, files, weights)
     else:
         inspection = _inspected(logs)
@@ -146,6 +145,16 @@ def command(
     _show(found)
     for path in document.get("written", ()):
         common.say(f"wrote {path}")
+
+
+def _must_fit(logs: LogOptions, files: NetworkOptions) -> None:
+    """Refuse options of logs with a network, and those of a network with logs."""
+    others, group, why = (
+        (files, "--network", "the logs tell it") if files.network is None else (logs, "logs", "the files tell it")
+    )
+    for name, value in others._asdict().items():
+        if value and value != others._field_defaults[name]:
+            raise InputError(f"goes with {group}; here {why}", at=f"--{name}")
 
 
 def _pairs(texts: list[str], option: str, form: str, hint: str) -> dict[str, float]:
@@ -303,10 +312,10 @@ def _cores(count: float) -> str:
 
 
 def _value(value: float | str, setting: str) -> str:
-    from penstock.units import human
+    from penstock.units import digits, human
 
     if isinstance(value, str):
         return value
     if setting == "trigger":
         return human(value) if value else "none"
-    return f"{value:,.12g}"
+    return digits(value, 3) if setting == "cores" else f"{value:,.12g}"
