@@ -17,6 +17,7 @@ from penstock.errors import Infeasible, InputError
 from penstock.telemetry.worker import Worker
 
 LOG = "examples/event-log/spark-4.3.zstd"
+RATES = {"clicks": 10.0, "buys": 5.0}
 
 
 def test_the_import_is_light() -> None:
@@ -227,6 +228,44 @@ def test_networks_refuse_what_does_not_fit(root: Path) -> None:
         library.shed(network, dict.fromkeys(network.operators, "h1"), {"clicks": 1, "buys": 1}, planner="magic")
     with pytest.raises(AttributeError, match="no attribute"):
         library.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda n, p: library.load_network(3), "path: expected a network file, got int 3"),
+        (lambda n, p: library.place(n, RATES, seed=-1), "seed: expected a whole number >= 0, got -1"),
+        (lambda n, p: library.estimate(n, RATES, {"views": 1}), "placement: expected names"),
+        (lambda n, p: library.estimate(n, RATES, p, statistics=3), "statistics: expected"),
+        (lambda n, p: library.simulate(n, RATES, p, options=3), "options: expected"),
+        (lambda n, p: library.shed(n, p, RATES, eror=0.01), "eror: no such argument .did you mean 'error'"),
+        (lambda n, p: library.shed(n, p, RATES, error="x"), "error: expected"),
+        (lambda n, p: library.shed(n, p, "clicks=1"), "rates: expected rates by source"),
+        (lambda n, p: library.inspect(""), "empty name"),
+        (lambda n, p: library.inspect(LOG).advise(weights={"filter": "x"}), "weights: expected a number for 'filter'"),
+        (lambda n, p: library.inspect(LOG).advise(seed=1.5), "seed: expected"),
+        (lambda n, p: library.inspect(LOG).advise(latency=0), "latency: expected a finite time"),
+        (lambda n, p: library.inspect(LOG).plot(3), "3 is no query"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_named(root: Path, ask: Any, says: str) -> None:
+    """Arguments of a wrong kind, and those that nobody knows, are refused by name."""
+    network = library.load_network("examples/two-chains/network.toml")
+    with pytest.raises(InputError, match=says):
+        ask(network, dict.fromkeys(network.operators, "h1"))
+
+
+def test_the_model_is_that_of_the_command(penstock: Any, root: Path, tmp_path: Path) -> None:
+    """Where nobody names a model, it is the one that fits the cluster, as for the command."""
+    path, cluster = "examples/two-chains/network.toml", tmp_path / "c.toml"
+    cluster.write_text('[hosts.h1]\n[spark]\ntrigger = "10 s"\n')
+    placed = dict.fromkeys(library.load_network(path).operators, "h1")
+    inline = ",".join(f"{name}={host}" for name, host in placed.items())
+    told = penstock("estimate", path, "--rates", "clicks=10,buys=5", "--cluster", cluster, "--placement", inline,
+                    "--json").document  # fmt: skip
+    found = library.estimate(path, RATES, placed, cluster)
+    assert told["model"] == found.model == "microbatch"
+    assert found.total.worst == pytest.approx(told["worst"])
 
 
 def test_networks_name_hosts_of_the_cluster(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import os
 import pathlib
 import tempfile
@@ -12,10 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
-import numpy as np
 
 from penstock.advice import Aims, Burst, Consultation, consult, deployed
-from penstock.api.spelling import naming_parameters
+from penstock.api.spelling import generator, naming_parameters, numbers
 from penstock.errors import InputError
 from penstock.files import Document, suggest
 from penstock.inspection import Inspection, Query, moment
@@ -219,11 +219,14 @@ class Inspected:
         InputError
             If an argument is wrong, or the history too short for the forecast.
         """
+        bound = None if latency is None else seconds(latency)
+        if bound is not None and not 0 < bound < math.inf:
+            raise InputError(f"expected a finite time > 0 s, got {latency!r}", at="latency")
         found = consult(
-            deployed(self.inspection, weights, cores),
-            Aims(latency=None if latency is None else seconds(latency)),
+            deployed(self.inspection, numbers(weights or {}, "weights"), numbers(cores or {}, "cores")),
+            Aims(latency=bound),
             burst if isinstance(burst, Burst) else Burst(factor=factor(burst)),
-            np.random.default_rng(seed),
+            generator(seed),
             None if forecast is None else seconds(forecast),
         )
         return Advised(found)
@@ -231,7 +234,7 @@ class Inspected:
     def _query(self, name: str) -> Query:
         known = self.inspection.queries
         if name not in known:
-            raise InputError(f"{name!r} is no query of these logs", hint=suggest(name, known, "queries"))
+            raise InputError(f"{name!r} is no query of these logs", hint=suggest(str(name), known, "queries"))
         return known[name]
 
     def __repr__(self) -> str:

@@ -10,14 +10,14 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
-from penstock.api.spelling import naming_parameters
+from penstock.api.spelling import generator, naming_parameters, numbers
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, read_cluster, read_placement
 from penstock.control.prediction import begun
 from penstock.errors import InputError
 from penstock.files import Document, suggest
 from penstock.latency.estimate import Estimate
-from penstock.latency.models import model_of
+from penstock.latency.models import default_model, model_of
 from penstock.load import LoadModel, Statistics, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.placement import Answer, Problem, terms_of
@@ -56,8 +56,8 @@ def load_network(path: Path, statistics: Path | None = None) -> Network:
     InputError
         Naming file, table, key and line.
     """
-    network = read_network(path)
-    return network if statistics is None else read_statistics(statistics, network).complete(network)
+    network = read_network(_path(path, "path", "a network file"))
+    return network if statistics is None else _statistics(statistics, network).complete(network)
 
 
 @naming_parameters()
@@ -95,7 +95,7 @@ def place(
     before = None if previous is None else _placement(previous, network, cluster)
     problem = Problem(_model(network, rates), cluster, before, network.pins)
     terms, own = terms_of(parameters)
-    return decide(problem, algorithm, np.random.default_rng(seed), terms, **own)
+    return decide(problem, algorithm, generator(seed), terms, **own)
 
 
 @naming_parameters()
@@ -105,7 +105,7 @@ def estimate(
     placement: Placed,
     hosts: Hosts = 2,
     *,
-    model: str = "pipelined",
+    model: str | None = None,
     statistics: Path | Statistics | None = None,
 ) -> Estimate:
     """Predict latency; as ``penstock estimate``.
@@ -113,7 +113,7 @@ def estimate(
     Parameters
     ----------
     model
-        One of `penstock.latency.models.MODELS`.
+        One of `penstock.latency.models.MODELS`; None: the one that fits the cluster, as the command takes it.
     statistics
         Overheads and factors of hosts, for ``microbatch``.
 
@@ -129,8 +129,10 @@ def estimate(
     """
     network = _network(network)
     cluster = _cluster(hosts, network)
-    known = statistics if isinstance(statistics, Statistics | None) else read_statistics(statistics, network)
-    return model_of(model)(_model(network, rates), _placement(placement, network, cluster), cluster, known)
+    known = None if statistics is None else _statistics(statistics, network)
+    placed = _placement(placement, network, cluster)
+    decide = model_of(model or default_model(cluster, network, placed))
+    return decide(_model(network, rates), placed, cluster, known)
 
 
 @naming_parameters()
@@ -165,6 +167,8 @@ def simulate(
     network = _network(network)
     cluster = _cluster(hosts, network)
     options = options or Options()
+    if not isinstance(options, Options):
+        raise InputError(f"expected simulation.Options, got {type(options).__name__}", at="options")
     if seed is not None:
         options = attrs.evolve(options, seed=seed)
     return run(network, cluster, _placement(placement, network, cluster), _rates(network, rates), options)
@@ -237,9 +241,11 @@ def shed(
     if planner not in PLANNERS and planner not in WITHOUT_TABLE:
         known = [*PLANNERS, *WITHOUT_TABLE]
         raise InputError(f"unknown planner {planner!r}", at="planner", hint=suggest(planner, known, "planners"))
+    if unknown := [name for name in promise if name not in Promise.__annotations__]:
+        raise InputError("no such argument", at=unknown[0], hint=suggest(unknown[0], Promise.__annotations__, "others"))
     upto, error = promise.get("upto"), promise.get("error", 0.05)
-    if not 0 < error < 1:
-        raise InputError(f"expected an error between 0 and 1, got {error:g}", at="error")
+    if isinstance(error, str) or not 0 < error < 1:
+        raise InputError(f"expected an error between 0 and 1, got {error!r}", at="error")
     network = _network(network)
     cluster = _cluster(hosts, network)
     placed = _placement(placement, network, cluster)
@@ -266,7 +272,9 @@ def _shed(found: Document) -> Shed:
 def _statistics(given: Path | Statistics | None, network: Network) -> Statistics:
     if isinstance(given, Statistics):
         return given
-    return Statistics() if given is None else read_statistics(given, network)
+    if given is None:
+        return Statistics()
+    return read_statistics(_path(given, "statistics", "statistics or their file"), network)
 
 
 def _network(given: Planned) -> Network:
@@ -288,6 +296,8 @@ def _placement(given: Placed, network: Network, cluster: Cluster) -> Placement:
     if isinstance(given, Answer):
         given = given.placement
     if isinstance(given, Mapping):
+        if not all(isinstance(name, str) for pair in given.items() for name in pair):
+            raise InputError("expected names of hosts by names of operators", at="placement")
         placed = Placement(dict(given))
     else:
         placed = read_placement(_path(given, "placement", "hosts by operator, an answer of place, or a file"))
@@ -328,5 +338,7 @@ def _model(network: Network, rates: Arriving) -> LoadModel:
 
 
 def _at(network: Network, rates: Mapping[str, float]) -> Array:
-    checked = Rates.constant(dict(rates), 1.0).check(network.sources)
+    if not isinstance(rates, Mapping):
+        raise InputError(f"expected rates by source, got {type(rates).__name__} {rates!r}", at="rates")
+    checked = Rates.constant(numbers(rates, "rates"), 1.0).check(network.sources)
     return np.array([checked.of_source(name)[0] for name in network.sources])
