@@ -206,6 +206,11 @@ def test_command(penstock, examples, tmp_path) -> None:
     tight = penstock(*words, "--latency", "0.5 s", "--sink-latency", "dashboard=10 ms,ledger=1")
     assert tight.code == 1
     assert "dashboard" in tight.document["breaks"]
+    # The model knows of no service times: the simulator measures what a tuple takes at least.
+    measured = penstock(*words, "--latency", 0.5, "--sink-latency", "ledger=0.01", "--check-with", "simulation")
+    assert measured.code == 1
+    assert measured.document["checked"]["holds"] is False
+    assert measured.document["breaks"] == ["simulation"]
     shown = penstock(*words[:-1], "--latency", 0.1)
     assert shown.code == 1
     assert "not admitted" in shown.out

@@ -58,7 +58,7 @@ def command(
 
     from penstock.cli import reading
     from penstock.cluster import Placement
-    from penstock.control.as_modelled import unlike, worst_simulated
+    from penstock.control.as_modelled import unlike, worst_by_sink
     from penstock.latency.models import checked_bound, default_model
     from penstock.load.setting import Setting
     from penstock.sizing.admit import admit
@@ -82,7 +82,7 @@ def command(
     after = drawn(found.after, deployed, np.random.default_rng(answer.seed), sure=query.sure)
     found = attrs.evolve(found, after=after, bounds=attrs.evolve(found.bounds, sure=query.sure))
     if check:
-        found = attrs.evolve(found, simulated=worst_simulated(deployed, expected, name, answer.seed))
+        found = attrs.evolve(found, simulated=worst_by_sink(deployed, expected, name, answer.seed))
         notes = unlike(whole, cluster, deployed.placement, name)
     document: Document = {"network": running.name, "new": added.name, **found.document()}
     document["notes"] += notes

@@ -63,5 +63,10 @@ def unlike(network: Network, cluster: Cluster, placement: Mapping[str, str], mod
 
 def worst_simulated(setting: Setting, rates: Rates, model: str, seed: int) -> float:
     """Return the worst latency (s) that `simulated` measures; 0 where nothing comes out."""
-    latency = simulated(setting, rates, model, seed).latency
-    return float(latency["max"]) if latency["count"] else 0.0
+    return max(worst_by_sink(setting, rates, model, seed).values(), default=0.0)
+
+
+def worst_by_sink(setting: Setting, rates: Rates, model: str, seed: int) -> dict[str, float]:
+    """Return the worst latency (s) that `simulated` measures at each sink where anything comes out."""
+    sinks = simulated(setting, rates, model, seed).sinks
+    return {name: float(row["max"]) for name, row in sinks.items() if row["count"]}

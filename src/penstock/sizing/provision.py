@@ -96,7 +96,7 @@ class Provision:
             "bottleneck": self.estimate.bottleneck,
             "error": {**attrs.asdict(self.estimate.error), "relative": self.estimate.error.relative},
             "notes": list(self.estimate.notes),
-            **checked_document(self.simulated, self.bound),
+            **checked_document(self.simulated, holds=(self.simulated or 0.0) <= self.bound + TIE),
         }
 
 

@@ -173,11 +173,11 @@ class Search:
         return bool(kept == 0 or kept <= self.room[host])
 
 
-def checked_document(simulated: float | None, bound: float) -> Document:
-    """Return what an answer says of its check by the simulator: whether the worst latency (s) keeps the bound."""
+def checked_document(simulated: float | None, *, holds: bool) -> Document:
+    """Return what an answer says of its check by the simulator: the worst latency (s), and whether bounds are kept."""
     if simulated is None:
         return {}
-    return {"checked": {"with": "simulation", "worst": simulated, "holds": simulated <= bound + TIE}}
+    return {"checked": {"with": "simulation", "worst": simulated, "holds": holds}}
 
 
 def interval_document(spread: Spread | None, sink: str | None = None) -> Document:
