@@ -210,3 +210,20 @@ def test_random_networks_are_covered() -> None:
         program = random_program(rng, 3, 4, links=True)
         found = [name for part in split(program) for name in part.program.streams]
         assert not found or sorted(found) == sorted(program.streams)
+
+
+@pytest.mark.parametrize("planner", EVERYWHERE)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_source_that_nobody_reads_changes_nothing(planner: str, count: int) -> None:
+    """Beside one part or several, plans are those without it, whatever it brings."""
+    alone, rates = chains(count, 2), np.full(count, 150.0)
+    network = alone.network
+    sources = [*network.sources.values(), Source(name="spare")]
+    more = Network.of("more", sources, network.operators.values(), network.sinks.values())
+    placement = Placement({name: f"h{name[1:]}" for name in network.operators})
+    wide = build_program(more, Cluster.of([Host(name=name) for name in alone.resources]), placement)
+    found = [
+        LookUp(program, build_table(planner, Question(optimum(program), 2 * most, 0.05))).plan(most)
+        for program, most in ((alone, rates), (wide, np.append(rates, 5.0)))
+    ]
+    np.testing.assert_allclose(found[0], found[1])

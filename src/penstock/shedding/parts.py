@@ -44,7 +44,8 @@ def split(program: Program) -> tuple[Part, ...]:
     edges += [(int(arc), last + int(resource)) for resource, arc in np.argwhere(program.K)]
     ends, count = np.array(edges, np.int64), last + len(program.resources)
     _, label = connected_components(coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(count, count)))
-    numbers = dict.fromkeys(int(label[node[name]]) for name in program.sources)
+    read = [program.sources[source] for source in np.flatnonzero(program.S.any(axis=0))]
+    numbers = dict.fromkeys(int(label[node[name]]) for name in read)
     if len(numbers) < 2:
         return ()
     return tuple(_part(program, label == number, node) for number in numbers)
