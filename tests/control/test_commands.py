@@ -98,6 +98,18 @@ def test_scenario_happens(penstock, network, burst, examples):
     assert {"replicate", "admit"} <= {line["policy"] for line in lines}
 
 
+@pytest.mark.parametrize("every", [7, 1000])
+def test_a_run_lasts_as_long_as_its_rates(penstock, network, burst, every):
+    """There is a look at the end, whatever part of a period is left till then, and what is due before it happens."""
+    Path("scenario.toml").write_text('[[events]]\nat = 39\nkill = "h1"\n')
+    given = ("control", network, "--hosts", 3, "--rates", burst, "--placement", PLACED, "--every", every, "--fresh",
+             "--policy", "replicate", "--json")  # fmt: skip
+    whole = penstock("simulate", network, "--hosts", 3, "--rates", burst, "--placement", PLACED, "--json").document
+    assert penstock(*given).document["streams"] == whole["streams"]
+    done = penstock(*given, "--act", "--scenario", "scenario.toml").document
+    assert done["decisions"] == 1
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -209,6 +209,16 @@ def test_moves_told_beforehand_are_in_the_document(document):
     assert found["moves"] == [{"time": 1.0, "operator": "views", "from": "h1", "to": "h2"}]
 
 
+def test_what_is_pinned_does_not_move(penstock, tmp_path):
+    """A move of an operator to another host than its own is refused before anything runs."""
+    path = tmp_path / "n.toml"
+    path.write_text('name = "n"\n[sources.s]\n[operators.f]\nkind = "map"\ninput = "s"\ncost = 0.001\npin = "h2"\n')
+    given = ("simulate", path, "--hosts", 2, "--rates", "s=10", "--placement", "f=h2")
+    assert penstock(*given, "--move", "f:h2@5").code == 0
+    refused = penstock(*given, "--move", "f:h1@5")
+    assert (refused.code, refused.err) == (2, "penstock: --move: 'f' is pinned to 'h2'\n")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

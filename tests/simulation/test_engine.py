@@ -221,7 +221,10 @@ def test_slow_host_takes_longer():
 
 
 def test_new_rates_begin_where_they_are_given():
-    """Rates that change in a run let in what the old ones say before and the new ones after, whatever the periods."""
+    """Rates that change in a run let in what the old ones say before and the new ones after, whatever the periods.
+
+    The last of the new ones hold to the end.
+    """
     network, cluster, placement, rates = small()
     one, other = sorted(network.sources)
     engine = SimulationEngine(network, cluster, placement, rates)
@@ -230,7 +233,7 @@ def test_new_rates_begin_where_they_are_given():
     run_out(engine)
     streams = engine.report()["streams"]
     arrived = {name.partition("->")[0]: row["arrived"] for name, row in streams.items()}
-    assert arrived[one] == pytest.approx(7.5 * 50 + 20 + 40 + 80, abs=1)
+    assert arrived[one] == pytest.approx(7.5 * 50 + 20 + 40 + 4.5 * 40 + 80, abs=1)
     assert arrived[other] == 1000
 
 

@@ -19,7 +19,8 @@ def show(document: Document, lines: list[Document]) -> None:
     verb = "moved" if document["acted"] else "recommended only"
     common.say(
         f"{document['decisions']} decisions, {len(document['moves'])} moves ({verb}); every row accounted for: "
-        f"{'yes' if document['balanced'] else 'no'}; history in {document['directory']}/control/history.jsonl"
+        f"{'yes' if document['balanced'] else 'no'}"
+        + (f"; history in {document['directory']}/control/history.jsonl" if lines else "")
     )
 
 

@@ -148,8 +148,9 @@ class Controller:
                 self.engine.apply(read_plan(journal.pop(0)[1]))
 
     def _next(self, now: float) -> float:
-        """Return the time of the next look (s)."""
-        return (int(now / self.control.every + 1e-9) + 1) * self.control.every
+        """Return the time of the next look (s); there is one at the end, whatever is left till then."""
+        at = (int(now / self.control.every + 1e-9) + 1) * self.control.every
+        return at if self.until is None else min(at, self.until)
 
     def _wait(self, until: float) -> bool:
         """Let time pass until a look, and let happen what a scenario says."""
@@ -182,8 +183,9 @@ class Controller:
 
     def _step(self) -> bool:
         """Wait for the next look, and take it; return whether it goes on."""
-        at = self._next(self.engine.now)
-        if (self.until is not None and at > self.until + 1e-9) or not self._wait(at):
+        if self.until is not None and self.engine.now >= self.until - 1e-9:
+            return False
+        if not self._wait(self._next(self.engine.now)):
             return False
         for request in self.folder.requests():
             self._take(request)

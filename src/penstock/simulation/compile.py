@@ -74,7 +74,7 @@ def compile_run(
     """
     numbers = Numbers.of(network, cluster, placement, options.seed)
     _check_ends(network, cluster)
-    controls = _controls(options, numbers.hosts, numbers.units)
+    controls = _controls(options, numbers.hosts, numbers.units, network.pins)
     sources, units = sources_of(numbers), units_of(numbers)
     inputs = inputs_of(numbers, units)
     outputs = outputs_of(numbers, inputs.ports, sources, units)
@@ -215,7 +215,9 @@ def _check_ends(network: Network, cluster: Cluster) -> None:
             raise InputError(f"{source.host!r} is no host of the cluster", at=f"sources.{source.name}.host")
 
 
-def _controls(options: Options, hosts: Mapping[str, int], units: Mapping[str, int]) -> tuple[Control, ...]:
+def _controls(
+    options: Options, hosts: Mapping[str, int], units: Mapping[str, int], pins: Mapping[str, str]
+) -> tuple[Control, ...]:
     made: list[Control] = []
     for rank, kind, events in ((0, FAIL, options.failures), (1, RECOVER, options.recoveries)):
         for event in events:
@@ -229,6 +231,8 @@ def _controls(options: Options, hosts: Mapping[str, int], units: Mapping[str, in
             )
         if move.host not in hosts:
             raise InputError(f"{move.host!r} is no host", at="--move", hint=suggest(move.host, hosts, "hosts"))
+        if (pin := pins.get(move.operator, move.host)) != move.host:
+            raise InputError(f"{move.operator!r} is pinned to {pin!r}", at="--move")
         made.append(Control(move.at, 2, MOVE, hosts[move.host], units[move.operator]))
     made.sort(key=lambda control: (control.at, control.rank, control.unit, control.host))
     down: set[int] = set()

@@ -321,7 +321,7 @@ def chosen(rates: Rates, network: Network) -> Rates:
 def spliced(old: Rates, new: Rates, at: float, end: float) -> Rates:
     """Return rates that are the old ones until a time, and the new ones from their beginning after it.
 
-    Sources that the new ones do not name go on as they were.
+    The last of the new ones hold to the end. Sources that they do not name go on as they were.
 
     Parameters
     ----------
@@ -344,16 +344,16 @@ def spliced(old: Rates, new: Rates, at: float, end: float) -> Rates:
     for name in old.sources:
         series = _held(old.of_source(name), round(old.period / step), count)
         if name in new.sources:
-            series[begin:] = _held(new.of_source(name), round(new.period / step), count - begin)
+            series[begin:] = _held(new.of_source(name), round(new.period / step), count - begin, on=True)
         found[name] = series
     for name in set(new.sources) - set(old.sources):
         series = np.zeros(count)
-        series[begin:] = _held(new.of_source(name), round(new.period / step), count - begin)
+        series[begin:] = _held(new.of_source(name), round(new.period / step), count - begin, on=True)
         found[name] = series
     return Rates.of(step, found)
 
 
-def _held(series: Array, times: int, count: int) -> Array:
-    """Return a series with each value held for several steps, cut or filled with 0 to a length."""
+def _held(series: Array, times: int, count: int, *, on: bool = False) -> Array:
+    """Return a series with each value held for several steps, cut or filled to a length: with 0, or its last value."""
     longer = np.repeat(series, times)[:count]
-    return np.concatenate([longer, np.zeros(count - longer.size)])
+    return np.concatenate([longer, np.full(count - longer.size, series[-1] if on and series.size else 0.0)])
