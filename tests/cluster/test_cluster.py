@@ -72,6 +72,7 @@ def test_reads_every_key(tmp_path: Path) -> None:
         ("cores = 2", "cores = 0", 4, [">= 1"]),
         ("cores = 2", "cores = 1.5", 4, ["a whole number, got 1.5"]),
         ('"sc://node1:15002"', '"http://node1"', 6, ["sc://"]),
+        ('"sc://node1:15002"', '"sc://"', 6, ["sc://node1:15002"]),
         ('"sc://node1:15002"', '"sc://node1:15002/;token=abc"', 6, ["token_env"]),
         ("delay = 0.1", "delay = -0.1", 9, ["links.delay"]),
         ("delay = 0.1", "delay = inf", 9, ["finite"]),

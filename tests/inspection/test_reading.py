@@ -213,11 +213,12 @@ def test_a_pretty_object_that_is_cut_off_costs_itself_only(make: SimpleNamespace
         assert len(read.warnings) == 1
 
 
-def test_python_writes_nan(make: SimpleNamespace, tmp_path: Path) -> None:
-    """A rate that is NaN, as Python's json writes it, damages nothing."""
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), -float("inf")])
+def test_python_writes_nan(make: SimpleNamespace, tmp_path: Path, rate: float) -> None:
+    """A rate that is NaN or infinite, as Python's json writes it, damages nothing."""
     batches = make.paced()
     (tmp_path / "p").write_text(
-        "\n".join(json.dumps({**make.progress(batch), "inputRowsPerSecond": float("nan")}) for batch in batches)
+        "\n".join(json.dumps({**make.progress(batch), "inputRowsPerSecond": rate}) for batch in batches)
     )
     check(read_telemetry([str(tmp_path / "p")]).queries["clicks"], batches)
 

@@ -158,6 +158,8 @@ def test_picture(files, document):
         ((*RATES, "--rebalance", "correlation-one-way", "--sample", "0.3"), "multiple"),
         ((*RATES, "--rebalance", "correlation-one-way", "--weights", "load=1"), "no such parameter"),
         ((*RATES, "--every", "2"), "--rebalance with --every"),
+        ((*RATES, "--move-time", "1"), "--move or --rebalance with --move-time"),
+        ((*RATES, "--control-period", "3"), "--plan with --control-period"),
         ((*RATES, "--trigger", "-1"), "--trigger: "),
         ((*RATES, "--trigger", "1", "--overhead", "-1"), "--overhead: "),
     ],

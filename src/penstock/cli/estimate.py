@@ -129,7 +129,7 @@ def _print(name: str, found: Estimate, document: Document) -> None:
         common.table(
             f"headroom: factor on the rates within {room['latency']:g} s",
             ["source", "factor"],
-            [[source, "any" if factor is None else factor] for source, factor in rows],
+            [[source, "any" if factor is None else factor or "none"] for source, factor in rows],
         )
     if "simulation" in document:
         check = document["simulation"]

@@ -211,6 +211,7 @@ def command(
     from penstock.latency.batches import BatchHosts
     from penstock.simulation import Job, Options
 
+    _must_fit(events, moved)
     graph, known, cluster = reading.get_deployment(network)
     placed = reading.get_placement(inputs.placement, graph, cluster)
     arrivals = _arrivals(inputs, graph)
@@ -348,6 +349,19 @@ def _note_late(settings: Options, arrivals: Rates | Arrivals) -> None:
     }
     for option, late in ((option, at) for option, given in times.items() for at in given if at >= end):
         common.note(f"note: {option} at {late:.15g} s changes nothing, since the run ends at {end:.6g} s{since}")
+
+
+def _must_fit(events: EventOptions, moved: RebalanceOptions) -> None:
+    """Refuse what is said of moves and looks where there are none."""
+    moves = events.move or moved.rebalance is not None or moved.initial is not None
+    for option, with_it, there in (
+        ("control_period", "--plan", events.plan is not None),
+        ("move_time", "--move or --rebalance", moves),
+        ("move_time_per_tuple", "--move or --rebalance", moves),
+    ):
+        if not there and getattr(events, option) != EventOptions._field_defaults[option]:
+            name = "--" + option.replace("_", "-")
+            raise InputError(f"expected {with_it} with {name}", at=name)
 
 
 def _steering(wish: RebalanceOptions, warmup: float) -> Steering | None:

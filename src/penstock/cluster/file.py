@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 
 import msgspec
 
@@ -54,7 +55,7 @@ def _host(name: str, document: object) -> Host:
     for key in ("capacity", "quota", "price"):
         if not math.isfinite(getattr(table, key)):
             raise InputError(f"expected a finite number, got {getattr(table, key)}", at=f"{at}.{key}")
-    if table.spark is not None and not table.spark.startswith("sc://"):
+    if table.spark is not None and not re.match(r"sc://[^/;:]", table.spark):
         raise InputError(f"expected an endpoint such as 'sc://node1:15002', got {table.spark!r}", at=f"{at}.spark")
     if table.spark is not None and "token=" in table.spark:
         raise InputError(

@@ -39,7 +39,7 @@ def inspect(telemetry: Telemetry, since: float | None = None, until: float | Non
     """
     logs = {name: log for name, log in within(telemetry.queries, since, until).items() if len(log.batches)}
     if not logs:
-        at = "--since" if since is not None else "--until"
+        at = " and ".join(name for name, time in (("--since", since), ("--until", until)) if time is not None)
         raise InputError("no batch began in this time", at=at, hint=told(telemetry.queries))
     first = min(float(log.batches.start[0]) for log in logs.values())
     last = max(float(log.batches.end.max()) for log in logs.values())

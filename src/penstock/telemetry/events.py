@@ -213,7 +213,7 @@ _DECODERS: dict[bytes, msgspec.json.Decoder[Any]] = {
         f"{_STREAMING}QueryTerminatedEvent": QueryTerminated,
     }.items()
 }
-_NAN = re.compile(rb":\s*NaN\b")
+_NO_NUMBER = re.compile(rb":\s*(NaN|-?Infinity)\b")
 _SPACED = re.compile(rb'\s*\{\s*"Event"\s*:\s*"([^"]*)"')
 
 
@@ -252,8 +252,9 @@ def parse(line: bytes) -> Event | None:
 
 def _progress(line: bytes) -> Progress:
     try:
-        # Python writes rates that Spark does not know as NaN, which is no JSON.
-        return _PROGRESS.decode(_NAN.sub(b": null", line) if b"NaN" in line else line)
+        # Python writes rates that Spark does not know as NaN or Infinity, which is no JSON.
+        odd = b"NaN" in line or b"Infinity" in line
+        return _PROGRESS.decode(_NO_NUMBER.sub(b": null", line) if odd else line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreadable(str(error)) from None
 
