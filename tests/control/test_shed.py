@@ -283,6 +283,42 @@ def test_a_load_near_the_capacity_is_not_decided_about_each_second(mean):
     assert max(look.latency["t"].worst or 0.0 for look in looks) < 2
 
 
+@pytest.mark.parametrize("arrivals", ["even", "poisson"])
+@pytest.mark.parametrize("quota", [0.3, 0.5, 0.9])
+@pytest.mark.parametrize("share", [1.1, 2.0, 4.0])
+def test_a_quota_is_kept_without_a_sawtooth(quota, share, arrivals):
+    """A host that could do more than its quota is filled to the quota, by fractions that soon stay as they are."""
+    plain = one_operator()
+    source = attrs.evolve(plain.sources["s"], arrivals=arrivals)
+    network = Network.of("one", [source], plain.operators.values(), plain.sinks.values())
+    cluster = Cluster.of([Host(name="h1", quota=quota)])
+    rates = stepped((100, 100 * quota * share), sources=("s",))
+    lines, looks = steered(simulated(network, {"o": "h1"}, rates, cluster), "shed", 100)
+    # What came before anything was known is worked off by the host at its full speed.
+    busy = np.mean([look.hosts["h1"].busy for look in looks[15:]])
+    assert 0.94 * quota <= busy <= 1.05 * quota
+    assert len(lines) <= 15
+
+
+def test_what_fits_a_quota_again_is_kept():
+    """Once all that comes fits the quota, drops are lifted; a little more than the quota drops nothing."""
+    rates = stepped((20, 100.0), (40, 45.0), (40, 51.5), sources=("s",))
+    cluster = Cluster.of([Host(name="h1", quota=0.5)])
+    lines, looks = steered(simulated(one_operator(), {"o": "h1"}, rates, cluster), "shed", 100)
+    assert any(look.keep for look in looks[:20])
+    assert not any(look.keep for look in looks[25:])
+    assert len(lines) <= 5
+
+
+def test_a_quota_bounds_its_own_host_alone():
+    """Of two hosts of which one has a quota, the other is filled as far as it can work."""
+    cluster = Cluster.of([Host(name="h1", quota=0.5), Host(name="h2")])
+    _, looks = steered(simulated(two_queries(), APART, stepped((80, 400.0)), cluster), "shed", 80)
+    busy = {host: np.mean([look.hosts[host].busy for look in looks[15:]]) for host in ("h1", "h2")}
+    assert busy["h1"] == pytest.approx(0.5, rel=0.05)
+    assert busy["h2"] >= 0.99
+
+
 def test_the_reason_for_keeping_all_is_no_overload():
     """Where a host does more than its costs say, all is kept since nothing waits, and the decision says so."""
     now = situation(two_queries(), APART, stepped((10, 235.0)))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
 
 from penstock.cluster import base_name
 from penstock.control.flow import Floats, Flow, Ints
+from penstock.control.mix import Mix, differ, mixed
 from penstock.control.stretches import Stretch, over_windows
 from penstock.files import Document
 from penstock.load import OperatorStatistics, Statistics
@@ -52,6 +53,8 @@ class Knowledge:
         of windows that have closed, where there are any.
     windows
         By operator over windows: what it counts from one closing to the next.
+    mixes
+        By operator whose inputs differ in cost or selectivity: which of them its tuples came from.
     rates
         By source: tuples/s in the last observations, the newest last.
     promised
@@ -65,6 +68,7 @@ class Knowledge:
     operators: tuple[str, ...] = ()
     sums: Floats = attrs.field(factory=lambda: np.zeros((0, 4)))
     windows: Mapping[str, Stretch] = attrs.field(factory=dict)
+    mixes: Mapping[str, Mix] = attrs.field(factory=dict)
     rates: Mapping[str, tuple[float, ...]] = attrs.field(factory=dict)
     promised: Mapping[str, float] = attrs.field(factory=dict)
 
@@ -77,9 +81,10 @@ class Knowledge:
         """
         names = tuple(prior.operators)
         before = self._of(names)
-        fresh = seen.sums().T
+        fresh, taken = seen.sums().T, self._taken(seen, prior)
+        mixes = {name: mix for name, (mix, _) in taken.items()}
         if np.isnan(seen.work).any():
-            fresh[:, 1], weight = self._divided(seen, prior, before)
+            fresh[:, 1], weight = attrs.evolve(self, mixes=mixes)._divided(seen, prior, before)
             fresh[:, :2] *= weight[:, None]
             fresh[np.isnan(fresh[:, 1]), :2] = 0.0
         sums = before * self._fading(seen.period)
@@ -99,6 +104,9 @@ class Knowledge:
             copies, fresh = fresh, np.zeros((len(names), 4))
             np.add.at(fresh, base, copies)
         windows = self._windows(prior, fresh, seen.period)
+        for k, name in enumerate(names):
+            if name in taken:
+                mixes[name] = mixed(prior.operators[name], *taken[name], sums[k], fresh[k])
         sums += fresh
         for k, name in enumerate(names) if windows else ():
             if name in windows:
@@ -111,11 +119,13 @@ class Knowledge:
             fresh_rate = known[-1:] if name in seen.unsure else (count / seen.period,)
             rates[name] = (*known, *fresh_rate)[-kept:]
         promised = {name: most for name, most in self.promised.items() if len(rates.get(name, ())) < self.window}
-        self._keep_up(sums, np.flatnonzero(faded), seen, prior)
+        late = {name: mix.cost for name, mix in mixes.items()}
+        self._keep_up(sums, np.flatnonzero(faded), seen, prior, late)
         sums.setflags(write=False)
         return attrs.evolve(
-            self, looks=self.looks + 1, operators=names, sums=sums, rates=rates, windows=windows, promised=promised
-        )
+            self, looks=self.looks + 1, operators=names, sums=sums, rates=rates, windows=windows, mixes=mixes,
+            promised=promised,
+        )  # fmt: skip
 
     def trusting(self) -> Knowledge:
         """Return it with what was promised of new sources instead of less that was seen of them."""
@@ -134,17 +144,37 @@ class Knowledge:
                 found[operator.name] = before.after(operator, (period, tried, emitted), self._half(period), ENOUGH)
         return found
 
+    def _taken(self, seen: Observation, network: Network) -> dict[str, tuple[Mix, Floats]]:
+        """Return by operator whose inputs differ its mix after one more look, and what it served of each input."""
+        apart = [operator for operator in network.operators.values() if differ(operator)]
+        if not apart or seen.arrived is None or seen.dropped is None:
+            return {operator.name: (self.mixes.get(operator.name, Mix()), np.zeros(0)) for operator in apart}
+        let_in = dict(zip(seen.streams, (seen.arrived - seen.dropped).tolist(), strict=True))
+        base = np.array([base_name(name) for name in seen.operators])
+        waits = np.full(len(base), np.nan) if seen.waiting is None else seen.waiting.copy()
+        if seen.coming is not None:
+            waits += seen.coming
+        found = {}
+        for operator in apart:
+            came = np.array([let_in.get(stream.name, 0) for stream in network.inputs(operator.name)], float)
+            mine, before = base == operator.name, self.mixes.get(operator.name, Mix())
+            mix, taken = before.after(came, float(seen.served[mine].sum()), float(waits[mine].sum()))
+            now = float(taken @ operator.cost / taken.sum()) if operator.cost and taken.any() else mix.cost
+            found[operator.name] = attrs.evolve(mix, now=now), taken
+        return found
+
     @staticmethod
-    def _keep_up(sums: Floats, faded: Ints, seen: Observation, prior: Network) -> None:
+    def _keep_up(sums: Floats, faded: Ints, seen: Observation, prior: Network, late: Mapping[str, float]) -> None:
         """Let costs of which nothing new is learned change with those of the unit's other operators.
 
         What an operator costs on a host that is cold, or busy with other things, would else be believed for as long as
-        its input is dropped. That holds where the network's costs say what they are to each other.
+        its input is dropped. That holds where the network's costs say what they are to each other; ``late`` is what it
+        gives the tuples of those whose inputs differ.
         """
         row = {name: k for k, name in enumerate(prior.operators)}
         for unit in seen.units if faded.size else ():
             names = sorted({base_name(name) for name in unit.operators}, key=row.__getitem__)
-            mine, nominal = np.array([row[name] for name in names], np.int64), np.array(prior.given_costs(names))
+            mine, nominal = np.array([row[name] for name in names], np.int64), _nominal(prior, names, late)
             if unit.work is None or not nominal.size:
                 continue
             stale, fresh = np.isin(mine, faded), sums[mine, 0] >= ENOUGH
@@ -176,7 +206,11 @@ class Knowledge:
         work, weight = np.array(seen.work, float), np.ones(len(seen.operators))
         row = {name: k for k, name in enumerate(seen.operators)}
         sums = dict(zip(prior.operators, before, strict=True))
-        cost = {name: _cost(sums[base_name(name)], prior.operators[base_name(name)].cost) for name in seen.operators}
+        now = {name: mix.now for name, mix in self.mixes.items()}
+        cost = {}
+        for name in seen.operators:
+            base = base_name(name)
+            cost[name] = _cost(sums[base], prior.operators[base].cost, self.mixes.get(base, Mix()))
         for unit in seen.units:
             rows = [row[name] for name in unit.operators if name in row and np.isnan(work[row[name]])]
             if unit.work is None or not rows:
@@ -187,7 +221,7 @@ class Knowledge:
             capacity = seen.cluster.hosts[unit.host].capacity if unit.host in seen.cluster.hosts else 1.0
             worked, counts = unit.work * capacity, min(1.0, (SURE / unsure) ** 2) if unsure else 1.0
             # What was learned so would only repeat how it was divided before.
-            nominal = np.array(prior.given_costs(base_name(seen.operators[k]) for k in rows))
+            nominal = _nominal(prior, [base_name(seen.operators[k]) for k in rows], now)
             if unsure > UNSURE and all(each is not None for each in known):
                 most = worked + unit.doubt * capacity
                 if expected.sum() <= most:
@@ -204,8 +238,22 @@ class Knowledge:
     def costs(self, flow: Flow) -> tuple[Floats, Floats]:
         """Return cost and selectivity of every input, arrays (inputs,): seen of late, or else as the network says.
 
-        nan: neither.
+        Where inputs differ, what was seen says how far off they are together. nan: neither.
         """
+        found, row = self.means(flow), {name: k for k, name in enumerate(flow.network.operators)}
+        sums = self._of(tuple(row))
+        for name, mix in self.mixes.items():
+            here = np.flatnonzero(flow.reader == row.get(name, -1))
+            told = sums[row[name], ::2] >= ENOUGH if here.size else np.zeros(2, bool)
+            for values, given, late, known in zip(
+                found, flow.given, (mix.cost, mix.selectivity), (told[0], told.all()), strict=True
+            ):
+                if known and not math.isnan(late) and np.ptp(given[here]) > 0:
+                    values[here] = _scaled(given[here], values[here], late)
+        return found
+
+    def means(self, flow: Flow) -> tuple[Floats, Floats]:
+        """Return what `costs` does, but of all inputs of an operator what its tuples cost and put out on average."""
         cost, selectivity = (np.array(row) for row in flow.given)
         served, work, tried, emitted = np.repeat(self._of(tuple(flow.network.operators)), flow.ports, axis=0).T
         told = served >= ENOUGH
@@ -278,8 +326,19 @@ class Knowledge:
                 found[flow.reader == k] = tried / seconds
         return found
 
-    def statistics(self, network: Network) -> Statistics:
+    def by_input(self, flow: Flow) -> Statistics:
         """Return what is known as statistics, for everything that is priced by them."""
+        known, (cost, selectivity) = self.statistics(flow.network), self.costs(flow)
+        rows = dict(known.operators)
+        for k, name in enumerate(flow.network.operators):
+            if name in self.mixes and name in rows:
+                here, shares = flow.reader == k, rows[name].selectivity
+                shares = shares and tuple(selectivity[here].tolist())
+                rows[name] = attrs.evolve(rows[name], cost=tuple(cost[here].tolist()), selectivity=shares)
+        return attrs.evolve(known, operators=rows)
+
+    def statistics(self, network: Network) -> Statistics:
+        """Return what is known as statistics, of all inputs of an operator together."""
         rows = {}
         for name, row in zip(network.operators, self._of(tuple(network.operators)).tolist(), strict=True):
             served, work, tried, emitted = row
@@ -290,7 +349,8 @@ class Knowledge:
 
     def document(self) -> Document:
         """Return it for the state file."""
-        return {**attrs.asdict(self), "operators": list(self.operators), "sums": self.sums.tolist()}
+        mixes = {name: mix.document() for name, mix in self.mixes.items()}
+        return {**attrs.asdict(self), "operators": list(self.operators), "sums": self.sums.tolist(), "mixes": mixes}
 
     @classmethod
     def read(cls, document: Document) -> Knowledge:
@@ -298,14 +358,37 @@ class Knowledge:
         rates = {name: tuple(row) for name, row in document["rates"].items()}
         sums = np.array(document["sums"], float).reshape(-1, 4)
         windows = {name: Stretch.read(row) for name, row in document.get("windows", {}).items()}
+        mixes = {name: Mix.read(row) for name, row in document.get("mixes", {}).items()}
         promised = {name: float(most) for name, most in document.get("promised", {}).items()}
         read = {"operators": tuple(document["operators"]), "sums": sums, "rates": rates, "windows": windows}
-        return cls(**{**document, **read, "promised": promised})
+        return cls(**{**document, **read, "mixes": mixes, "promised": promised})
 
 
-def _cost(sums: Floats, given: Sequence[float] | None) -> float | None:
-    """Return a cost (s) that was learned, or else the network's; None: neither."""
+def _cost(sums: Floats, given: Sequence[float] | None, mix: Mix) -> float | None:
+    """Return a cost (s) that was learned, or else the network's, of what was served last; None: neither."""
     served, worked = sums[:2].tolist()
     if served >= ENOUGH and worked > 0:
-        return float(worked / served)
-    return float(np.mean(given)) if given is not None else None
+        return float(worked / served) * (mix.now / mix.cost if mix.now > 0 and mix.cost > 0 else 1.0)
+    if given is None:
+        return None
+    return float(np.mean(given)) if math.isnan(mix.now) else mix.now
+
+
+def _nominal(network: Network, names: Iterable[str], mixed: Mapping[str, float]) -> Floats:
+    """Return the costs (s) that the network gives some operators; empty unless it gives all of them.
+
+    ``mixed``: those of tuples of several inputs, where that is known; else the mean over the inputs.
+    """
+    names = list(names)
+    found = np.array(network.given_costs(names), float)
+    for k in range(found.size):
+        if not math.isnan(mean := mixed.get(names[k], math.nan)):
+            found[k] = mean
+    return found
+
+
+def _scaled(given: Floats, seen: Floats, late: float) -> Floats:
+    """Return what the network gives some inputs, by as much off as what was seen is from its mean for the same mix."""
+    # What the network says is nothing has no share in what was seen.
+    scaled: Floats = given * (seen / late) if late > 0 else np.maximum(given, seen)
+    return scaled

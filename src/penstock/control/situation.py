@@ -299,7 +299,8 @@ class Situation:
         ``group``: array (network operators,); what waits in another group than the operator's does not count.
         """
         cost, count = np.zeros(len(self.network.operators)), len(self.network.operators)
-        np.add.at(cost, self.flow.reader, np.nan_to_num(self.costs[0]))
+        means = self.known.means(self.flow)  # what waits is of all inputs
+        np.add.at(cost, self.flow.reader, np.nan_to_num(means[0]))
         cost /= np.maximum(self.flow.ports, 1)
         waiting = np.nan_to_num(waiting)
         if keep and self.seen.undecided:
@@ -307,7 +308,7 @@ class Situation:
             waiting = waiting * np.where(open_here, self.flow.taken(keep), 1.0)[self.base]
         copies = np.maximum(np.bincount(self.base, minlength=count), 1)
         each = np.bincount(self.base, waiting, count) / copies
-        coming = self.flow.follows(each, np.nan_to_num(self.costs[1]), keep, group)
+        coming = self.flow.follows(each, np.nan_to_num(means[1]), keep, group)
         found: Floats = (waiting + coming[self.base]) * cost[self.base]
         return found
 
@@ -422,7 +423,7 @@ class Situation:
 
     def priced(self) -> Network:
         """Return the network with what its operators cost and put out of late; outputs grow from the rates of then."""
-        known = self.known.statistics(self.network)
+        known = self.known.by_input(self.flow)
         network = known.complete(self.network, override=True)
         learned = {name for name, row in known.operators.items() if row.selectivity is not None}
         if not any(network.operators[name].growth for name in learned):

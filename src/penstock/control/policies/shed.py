@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 import numpy as np
 
@@ -49,10 +51,10 @@ class Shed:
         host's batches, the least is such a batch more, and another ``low`` that all such hosts on a way share.
     probe
         Factor on what a host does now while nothing waits there though something is dropped, and on its capacity up to
-        which nothing is dropped before as much waits there as may.
+        which nothing is dropped before as much waits there as may; neither where it has a quota.
     slack
-        Share of its room by which a host may be filled too much or too little while its queue is between the two, and a
-        link too much.
+        Share of its room by which a host may be filled too much or too little while its queue is between the two, or
+        beyond a quota, and a link too much.
     reserve
         Share of the capacity that is left free, since rates are those of the period before.
     leaving
@@ -87,13 +89,16 @@ class Shed:
         # What is still before its drops waits as long as the fractions say that would fit were nothing waiting.
         fits = self.fitting(now, where, rates, spare) if bool((load > spare).any()) else {}
         lacks, excess = self._beyond(now, now.host_backlog(where, fits) / spare, now.host_queue(fits) / spare)
+        # A host that is held to a quota has no queue however full it is: an empty one is no sign that more fits.
+        limited = np.array([now.seen.cluster.hosts[name].quota < 1 for name in now.hosts])
+        excess = np.where(limited, np.maximum(excess, 0), excess)
         # A decision shows in the rates of the next period but one: what is to be gone before would be paid for twice.
         within = max(self.drain * bound, 2 * now.seen.period)
         room = spare * np.clip(1 - excess / within, 0.05, None)
         crowded = not now.seen.cluster.free_links and self.tables.of(now).crowded(rates)
         if not now.seen.keep:
             # Costs may be believed too high, and what is dropped before anything waits would be let in again at once.
-            slight = (load <= self.probe * spare) & (excess <= 0)
+            slight = (load <= np.where(limited, 1 + self.slack, self.probe) * spare) & (excess <= 0)
             if bool(((load <= room) | slight).all()) and not crowded:
                 return None
             # The batches that run let all through: that fills what is empty, and more would come on top of it.
@@ -103,7 +108,7 @@ class Shed:
             # Nothing waits at a host that is as full as it can be: its costs are believed too high, and stay so, since
             # what is dropped teaches nothing. A little more than now shows it.
             # Far beyond its room, what is kept has not come there yet.
-            felt = (lacks > 0) & (kept <= FELT * spare)
+            felt = (lacks > 0) & (kept <= FELT * spare) & ~limited
             room = np.where(felt, np.maximum(room, self.probe * np.minimum(kept, load)), room)
             narrow = crowded and self.tables.of(now).crowded(rates, now.seen.keep, self.slack)
             if not narrow and self._fits(kept, load, room, excess):
@@ -116,16 +121,10 @@ class Shed:
         same = all(abs(keep.get(name, 1.0) - now.seen.keep.get(name, 1.0)) < self.least for name in different)
         if same and not last:
             return None
-        over = [f"{name} {share:.2f}" for name, share in zip(now.hosts, load / spare, strict=True) if share > 1]
-        if not keep:
-            why = f"{'nothing waits' if over else 'everything fits again'}: keep all"
-        else:
-            why = f"load over capacity: {', '.join([*over, *['links'] * crowded])}; keep what is worth most"
-            why = why if over or crowded else "work off the backlog"
         return Proposal(
             policy="shed",
             plan=Plan(keep=keep),
-            why=why,
+            why=_why(now, keep, load / spare, crowded),
             expected={
                 "worst": now.worst(where, keep), "otherwise": now.worst(where), "score": now.score(keep, rates),
                 "full": now.score(None, rates),
@@ -181,6 +180,16 @@ class Shed:
                 break
             asked = np.where(tight, asked * room / np.maximum(load, 1e-12), asked)
         return keep
+
+
+def _why(now: Situation, keep: Mapping[str, float], shares: Floats, crowded: bool) -> str:
+    """Return the reason for keep fractions; ``shares``: array (hosts,), load by what each can work off."""
+    over = [f"{name} {share:.2f}" for name, share in zip(now.hosts, shares, strict=True) if share > 1]
+    if not keep:
+        return f"{'nothing waits' if over else 'everything fits again'}: keep all"
+    if not (over or crowded):
+        return "work off the backlog"
+    return f"load over capacity: {', '.join([*over, *['links'] * crowded])}; keep what is worth most"
 
 
 def _too_many(now: Situation) -> Proposal | None:
