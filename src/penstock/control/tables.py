@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping
 
 import attrs
 import numpy as np
 
-from penstock.cluster import Cluster, Link
+from penstock.cluster import Cluster
 from penstock.control.flow import Floats, Flow, Ints
 from penstock.control.remembered import Remembered
 from penstock.control.situation import Situation
@@ -75,7 +74,7 @@ class Exactly:
         limit = np.array(program.limit)
         for row, name in enumerate(program.resources[program.hosts :], program.hosts):
             start, _, end = name.partition("->")
-            limit[row] = LINKED * carried(cluster.link(start, end))
+            limit[row] = LINKED * cluster.link(start, end).bandwidth
         program = attrs.evolve(program, limit=limit)
         rows = np.array([program.resources.index(name) for name in now.hosts], np.int64)
         fixed = undroppable(network)
@@ -138,12 +137,6 @@ class Tables:
             (*placed(now), cost.tobytes(), selectivity.tobytes()),
             lambda: Exactly.of(priced(now.flow, cost, selectivity), now.cluster(), now),
         )
-
-
-def carried(link: Link) -> float:
-    """Return how many tuples/s a link brings across: as many at a time as whole ones pass while one is on its way."""
-    volume = link.delay * link.bandwidth
-    return max(1, math.floor(volume + 1e-9)) / link.delay if 0 < volume < 1e6 else link.bandwidth
 
 
 def placed(now: Situation) -> tuple[Hashable, ...]:

@@ -18,7 +18,7 @@ from penstock.simulation.compile import FAIL, MOVE, RECOVER, RESUME, Compiled, C
 from penstock.simulation.gates import open_again, settle
 from penstock.simulation.lists import Tuples, chain, coming, expect, groups, walk
 from penstock.simulation.places import position
-from penstock.simulation.state import BATCH, COMPLETE, EPSILON, FCFS, KEEP, RELEASE, ROUND_ROBIN, WINDOW, State
+from penstock.simulation.state import BATCH, COMPLETE, EPSILON, FCFS, KEEP, LINK, RELEASE, ROUND_ROBIN, WINDOW, State
 from penstock.simulation.watch import Watch
 
 
@@ -200,10 +200,7 @@ def _fail(run: Compiled, h: int) -> None:
             _lose(s, int(core["node"]))
             core["node"] = -1
     for index in np.flatnonzero(s.links["start"] == h).tolist():
-        link = s.links[index]
-        for n in list(groups(s, int(link["waithead"]))):
-            _lose(s, n)
-        link["waithead"] = link["waittail"] = -1
+        _strand(s, index, now)
     for n in list(groups(s, int(host["held"]))):
         _release(s, n)
     if host["until"] > now:
@@ -214,6 +211,26 @@ def _fail(run: Compiled, h: int) -> None:
     host["planned"], host["until"] = 0, min(float(host["until"]), now)
     host["idle"], host["down"] = host["cores"], 1
     _forget(s, h)
+
+
+def _strand(s: State, index: int, now: float) -> None:
+    """Lose what has not taken off on a link whose sender has failed; what has lands all the same."""
+    link = s.links[index]
+    tuples = np.array(list(walk(s, int(link["head"]))), np.int64)
+    leaves = s.nodes["enqueued"][tuples]
+    flying = int(np.searchsorted(leaves, now, side="right"))
+    if flying == tuples.size:
+        return
+    # The first of the others was to leave as soon as the link was free.
+    link["free"] = leaves[flying]
+    link["sent"] -= tuples.size - flying
+    lost = list(groups(s, int(tuples[flying])))
+    chain(s, link, tuples[:flying])
+    for n in lost:
+        _lose(s, n)
+    if not flying:
+        events = coming(s)
+        expect(s, events[(events["key"] >> 56 != LINK) | (events["index"] != index)])
 
 
 def _forget(s: State, h: int) -> None:

@@ -12,7 +12,7 @@ from penstock.arrays import Array, Ints
 from penstock.cluster import Cluster
 from penstock.simulation import state as layout
 from penstock.simulation.compile import Compiled, Control
-from penstock.simulation.places import in_flight
+from penstock.simulation.places import empty_link
 from penstock.simulation.state import LINK
 
 Numbers = TypeVar("Numbers", Array, Ints)
@@ -104,7 +104,7 @@ def linked(run: Compiled, cluster: Cluster, pairs: set[tuple[int, int]]) -> Comp
     table[moved] = s.links
     for pair in pairs:
         link = cluster.link(run.hosts[pair[0]], run.hosts[pair[1]])
-        table[found[pair]] = (*pair, link.delay, in_flight(link), 0, 0, -1, -1, -1, -1)
+        table[found[pair]] = empty_link(link, *pair)
     known = s.outputs["link"] >= 0
     s.outputs["link"][known] = moved[s.outputs["link"][known]]
     heap = layout.table(s.heap.size + len(pairs), layout.EVENT)

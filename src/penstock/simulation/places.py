@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -66,10 +65,9 @@ def position(host: Records, members: Records, unit: int) -> int:
     return int(np.searchsorted(members["unit"][first : first + int(host["size"])], unit))
 
 
-def in_flight(link: Link) -> int:
-    """Return how many tuples a link carries at a time: what passes while one is on its way."""
-    volume = link.delay * link.bandwidth if link.delay > 0 else math.inf
-    return 2**62 if volume > 2**61 else max(1, math.floor(volume + layout.EPSILON))
+def empty_link(link: Link, start: int, end: int) -> tuple[float, ...]:
+    """Return the row of a link from one host to another that nothing has crossed yet."""
+    return start, end, link.delay, 1 / link.bandwidth, 0.0, 0, -1, -1
 
 
 def links_of(
@@ -98,7 +96,6 @@ def links_of(
     table = layout.table(len(pairs), layout.LINKS)
     found = {}
     for index, (a, b) in enumerate(sorted(pairs)):
-        link = cluster.link(names[a], names[b])
-        table[index] = (a, b, link.delay, in_flight(link), 0, 0, -1, -1, -1, -1)
+        table[index] = empty_link(cluster.link(names[a], names[b]), a, b)
         found[a, b] = index
     return table, found

@@ -14,6 +14,7 @@ from penstock.files import Document
 from penstock.shedding.live import Taken, described
 from penstock.simulation.busy import busy
 from penstock.simulation.compile import Compiled
+from penstock.simulation.lists import walk
 from penstock.simulation.state import COUNTS
 from penstock.simulation.watch import Moved
 
@@ -258,7 +259,7 @@ def assemble(
     order = ("arrived", "delivered", "dropped", "consumed", "queued", "lost")
     streams = {name: {part: int(counts[part][index]) for part in order} for index, name in enumerate(run.streams)}
     parts = ("delivered", "dropped", "consumed", "queued", "lost")
-    on_links = _on_links(run)
+    on_links = _on_links(run, end)
     whole = latencies.summary()
     return SimulationResult(
         latency=whole,
@@ -274,10 +275,7 @@ def assemble(
             for u, (name, row) in enumerate(zip(run.units, s.units, strict=True))
         },
         hosts={name: float(busy) / span for name, busy in zip(run.hosts, busy_hosts, strict=True)},
-        links={
-            f"{run.hosts[a]}->{run.hosts[b]}": {"sent": int(s.links[index]["sent"]), "queued": on_links[index]}
-            for (a, b), index in run.links.items()
-        },
+        links={f"{run.hosts[a]}->{run.hosts[b]}": on_links[index] for (a, b), index in run.links.items()},
         streams=streams,
         totals={key: sum(row[key] for row in streams.values()) for key in ("arrived", *parts)},
         balanced=all(row["arrived"] == sum(row[part] for part in parts) for row in streams.values()),
@@ -292,14 +290,11 @@ def assemble(
     )
 
 
-def _on_links(run: Compiled) -> list[int]:
-    s = run.state
-    counts = []
+def _on_links(run: Compiled, end: float) -> list[dict[str, int]]:
+    """Return for each link how many tuples have begun to cross it by the end, and how many are on it or wait for it."""
+    s, found = run.state, []
     for link in s.links:
-        count = int(link["flying"])
-        n = int(link["waithead"])
-        while n >= 0:
-            count += 1
-            n = int(s.nodes[n]["next"])
-        counts.append(count)
-    return counts
+        tuples = np.array(list(walk(s, int(link["head"]))), np.int64)
+        waiting = int((s.nodes["enqueued"][tuples] > end).sum())
+        found.append({"sent": int(link["sent"]) - waiting, "queued": tuples.size})
+    return found
