@@ -22,6 +22,7 @@ from penstock.control.policies.base import (
     state_of,
 )
 from penstock.control.situation import Situation
+from penstock.control.verify import Links
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.placement import Arrays, algorithm
@@ -172,7 +173,7 @@ def paying(now: Situation, where: Ints, target: dict[str, str], before: Floats) 
     """Return the moves towards a target that pay, the best first, at most as many as may move at a time.
 
     Where no move pays alone two may that exchange units between two hosts, or the whole target. None brings more state
-    to a host than it has memory for, or an operator to a host that has a copy of it.
+    to a host than it has memory for, an operator to a host that has a copy of it, or more to a link than it can carry.
     """
     number = {name: k for k, name in enumerate(now.hosts)}
     names, home = [now.seen.operators[k] for k in now.first.tolist()], where[now.first]
@@ -183,12 +184,16 @@ def paying(now: Situation, where: Ints, target: dict[str, str], before: Floats) 
     trying = _Trials(
         now, trials, before.copy(), now.host_load(where), now.host_backlog(where), memory_left(now, where, state),
         now.summed(now.load[now.base]), now.summed(now.backlog), now.summed(state), Copies.of(now, where),
+        Links.of(now, where), np.unique(now.unit, return_inverse=True)[1],
     )  # fmt: skip
     gains, found = trying.gains(np.arange(len(trials))), dict[str, str]()
     left = np.ones(len(trials), bool)
     while len(found) < min(now.goals.moves, len(trials)):
         # Of equal gains the last counts.
         best = len(gains) - 1 - int(np.argmax(gains[::-1]))
+        if gains[best] > now.goals.pause and trying.overloads([best]):
+            gains[best] = -np.inf  # with others it may go on, or once others have moved
+            continue
         most = now.goals.moves - len(found)
         made = [best] if gains[best] > now.goals.pause else trying.joint(np.flatnonzero(left).tolist(), most)
         if not made:
@@ -245,6 +250,10 @@ class _Trials:
         Of each unit.
     copies
         Where they are; changed by moves that are made.
+    links
+        What they carry, None where all can carry everything; changed by moves that are made.
+    unit
+        Array (operators and replicas,): the number of the unit that each is in.
     """
 
     now: Situation
@@ -257,6 +266,8 @@ class _Trials:
     backlog: Floats
     state: Floats
     copies: Copies
+    links: Links | None
+    unit: Ints
 
     def gains(self, chosen: Ints) -> Floats:
         """Return what some moves would gain (s), each made alone, array (chosen,)."""
@@ -270,6 +281,10 @@ class _Trials:
         beside = np.array([self.copies.meet(*way) for way in ways] if self.copies.bases else False, bool)
         return np.where((self.state[unit] <= self.room[pair[:, 1]]) & ~beside, found, -np.inf)
 
+    def overloads(self, chosen: list[int]) -> bool:
+        """Whether some moves, made at once, ask a link for more than it can carry."""
+        return self.links is not None and self.links.overloads(*self._rows(chosen))
+
     def joint(self, left: list[int], most: int) -> list[int]:
         """Return of the moves that are left some that pay only together; none: there are none."""
         hot = [one for one in left if self.price[self.trials[one, 1]] > 0]
@@ -281,8 +296,8 @@ class _Trials:
         if len(left) <= most:
             tried.append(left)
         worth = [self.together(each) - self.now.goals.pause * len(each) for each in tried]
-        best = max(range(len(tried)), key=worth.__getitem__, default=None)
-        return tried[best] if best is not None and worth[best] > 0 else []
+        paid = sorted((k for k in range(len(tried)) if worth[k] > 0), key=lambda k: -worth[k])
+        return next((tried[k] for k in paid if not self.overloads(tried[k])), [])
 
     def together(self, chosen: list[int]) -> float:
         """Return what some moves would gain (s), made at once; -inf where they cannot be."""
@@ -302,6 +317,8 @@ class _Trials:
 
     def made(self, one: int) -> None:
         """Make a move."""
+        if self.links is not None:
+            self.links.made(*self._rows([one]))
         unit, start, end = self.trials[one].tolist()
         pair = self.trials[one, 1:]
         self.series[start] -= self.load[unit]
@@ -312,3 +329,10 @@ class _Trials:
         self.room[end] -= self.state[unit]
         self.copies.move(unit, start, end)
         self.price[pair] = prices(self.now, self.series[pair], self.waits[pair], pair)
+
+    def _rows(self, chosen: list[int]) -> tuple[Ints, Ints]:
+        """Return the operators that some moves take along, and the host of each afterwards."""
+        ends = np.full(int(self.unit.max(initial=-1)) + 1, -1)
+        ends[self.trials[chosen, 0]] = self.trials[chosen, 2]
+        rows = np.flatnonzero(ends[self.unit] >= 0)
+        return rows, ends[self.unit[rows]]
