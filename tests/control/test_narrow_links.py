@@ -14,6 +14,7 @@ from penstock.cluster import Cluster, Host, Link, base_name
 from penstock.control.flow import Flow
 from penstock.control.goals import Goals
 from penstock.control.knowledge import Knowledge
+from penstock.control.policies.base import evacuated
 from penstock.control.policies.rebalance import paying, prices
 from penstock.control.situation import Situation
 from penstock.control.verify import Links, wrong
@@ -138,6 +139,16 @@ def test_the_verifier_names_links_that_moves_overload(seed):
         said = wrong(now, Plan(placement=moves))
         assert {tuple(fault.split()[1].split("->")) for fault in said} == worse, said
         assert not wrong(now, Plan(placement=moves), quotas=False)
+
+
+def test_what_leaves_a_host_goes_where_links_carry_it():
+    """What is to leave a host goes where least is to be done, unless a link there is too narrow for it."""
+    network = growing()
+    for bandwidth, host in ((1000.0, "h3"), (200.0, "h1")):
+        hosts = [Host(name="h1"), Host(name="h2"), Host(name="h3", capacity=4.0)]
+        cluster = Cluster.of(hosts, links={("h1", "h3"): Link(0.1, bandwidth), ("h3", "h1"): Link(0.1, bandwidth)})
+        now = after(4, network, {"f": "h1", "g": "h1", "x": "h2"}, Rates.constant({"a": 100.0}, 60.0), cluster)
+        assert evacuated(now, ["h2"]) == {"x": host}
 
 
 def linked(bandwidth):

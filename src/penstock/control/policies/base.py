@@ -12,6 +12,7 @@ import numpy as np
 from penstock.cluster import base_name
 from penstock.control.flow import Floats, Ints
 from penstock.control.situation import Situation
+from penstock.control.verify import Links
 from penstock.placement import Arrays
 from penstock.steering import Plan
 
@@ -206,8 +207,9 @@ def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
     """Return where what runs on some hosts goes: the heaviest first, each to the host that it fills least.
 
     No host gets two copies of one operator, or more state than it has memory for, and one that does not answer gets
-    nothing. What fits nowhere stays, and so does what is pinned or moves already. An operator whose cost is not known
-    counts as one that costs the mean of the others.
+    nothing; one to which a link could not carry what comes only gets what fits nowhere else. What fits nowhere stays,
+    and so does what is pinned or moves already. An operator whose cost is not known counts as one that costs the mean
+    of the others.
     """
     barred = {*hosts, *now.draining, *now.seen.silent}
     targets = [k for k, name in enumerate(now.hosts) if name not in barred]
@@ -220,7 +222,8 @@ def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
     level = np.bincount(where[where >= 0], load[where >= 0], len(now.hosts)).astype(float)
     mean, state = now.summed(load), state_of(now)
     room, state = memory_left(now, where, state), now.summed(state)
-    copies = Copies.of(now, where)
+    copies, links = Copies.of(now, where), Links.of(now, where)
+    row = {name: k for k, name in enumerate(now.seen.operators)}
     keep = set(now.network.pins) | set(now.seen.moving)
     names = [now.seen.operators[k] for k in now.first]
     leaving = [k for k, name in enumerate(names) if now.seen.placement[name] in hosts]
@@ -231,7 +234,12 @@ def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
         fitting = [host for host in targets if state[k] <= room[host] and not copies.meet(k, host)]
         if not fitting:
             continue
-        best = min(fitting, key=lambda host: ((level[host] + mean[k]) / now.usable[host], now.hosts[host]))
+        fitting.sort(key=lambda host: ((level[host] + mean[k]) / now.usable[host], now.hosts[host]))
+        best = fitting[0]
+        if links is not None:
+            mine = np.array([row[name] for name in now.together({names[k]: ""})], np.int64)
+            best = next((host for host in fitting if not links.overloads(mine, np.full(mine.size, host))), best)
+            links.made(mine, np.full(mine.size, best))
         level[best] += mean[k]
         room[best] -= state[k]
         copies.move(k, int(where[now.first[k]]), best)
