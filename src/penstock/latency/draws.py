@@ -37,9 +37,9 @@ TAILS, SCALE = 4, 0.8
 300 batches in seven runs 5 % were 1.7 off on either side, and 1 % were 3.2, where a normal distribution has 2.3. The
 worst latency of a minute is that of such a batch."""
 
-LATER = 0.3
-"""How differently soon batches see their input, from one run to another: standard deviation of the logarithm. Where a
-window ends at a multiple of the trigger, a millisecond decides whether its results wait for another batch."""
+LATER = 0.5
+"""How differently soon batches see their input, as in 31 batches of a run: standard deviation of the logarithm. Where
+a window ends at a multiple of the trigger, a millisecond decides whether its results wait for another batch."""
 
 AT_FIRST = {"worst": 0.83, "p99": 0.79, "p50": 0.99, "mean": 0.87}
 """How many times as wide as drawn an interval is where no earlier run on its machine tells: the likeliest width for the
