@@ -49,4 +49,5 @@ def test_a_delay_takes_as_long_where_it_moves(engine: Engine, tmp_path: Path) ->
     steps = [re.findall(r"sequence\(1, (\d+)", plan) for plan in plans]
     assert steps[0]
     assert steps[0] == steps[1]
-    assert int(steps[0][0]) > 1000
+    # Without a known speed it would be one; how many there are is a matter of the machine.
+    assert int(steps[0][0]) > 50
