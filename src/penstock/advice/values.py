@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
+from penstock.errors import InputError
 from penstock.files import Document
 
 
@@ -209,6 +211,10 @@ class Aims:
     """
 
     latency: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.latency is not None and not 0 < self.latency < math.inf:
+            raise InputError(f"expected a finite time > 0 s, got {self.latency:g}", at="--latency")
 
     def misses(self, worst: float) -> float:
         """Return by how many seconds a latency misses the bound; without a bound, the latency itself."""

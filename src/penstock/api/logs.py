@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import math
 import os
 import pathlib
 import tempfile
@@ -219,12 +218,9 @@ class Inspected:
         InputError
             If an argument is wrong, or the history too short for the forecast.
         """
-        bound = None if latency is None else seconds(latency)
-        if bound is not None and not 0 < bound < math.inf:
-            raise InputError(f"expected a finite time > 0 s, got {latency!r}", at="latency")
         found = consult(
             deployed(self.inspection, numbers(weights or {}, "weights"), numbers(cores or {}, "cores")),
-            Aims(latency=bound),
+            Aims(latency=None if latency is None else seconds(latency)),
             burst if isinstance(burst, Burst) else Burst(factor=factor(burst)),
             generator(seed),
             None if forecast is None else seconds(forecast),

@@ -114,8 +114,7 @@ def command(
 
     from penstock.advice import Aims, Burst, consult, deployed
 
-    if aims.latency is not None and not 0 < aims.latency < math.inf:
-        raise InputError(f"expected a finite time > 0 s, got {aims.latency:g}", at="--latency")
+    bound = Aims(latency=aims.latency)
     if bool(logs.paths) == (files.network is not None):
         raise InputError("expected logs or --network NETWORK, and not both", at="advise")
     _must_fit(logs, files)
@@ -129,7 +128,7 @@ def command(
         deployment = deployed(inspection, weights, cores)
     found = consult(
         deployment,
-        Aims(latency=aims.latency),
+        bound,
         Burst(factor=aims.burst, length=aims.burst_length),
         np.random.default_rng(answer.seed),
         aims.forecast,

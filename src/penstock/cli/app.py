@@ -96,7 +96,7 @@ def _in_one_message() -> Iterator[None]:
 
 
 class _ReaderLeft(Exception):
-    """Who read standard output does so no more."""
+    """The reader of standard output has left."""
 
 
 @contextlib.contextmanager
@@ -139,7 +139,7 @@ _SEVERAL = ("--placements",)
 QUIET = "--quiet"
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Why standard output may fail besides."""
+"""Errors, other than a reader who has left, with which writing to standard output fails."""
 
 app = typer.Typer(
     name="penstock",
@@ -204,7 +204,7 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            # Closed by who called us, who wants none of it.
+            # Whoever called us has closed it, and wants nothing of it.
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the rest of the process
         elif isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
             # Users' names may have letters that the locale cannot write.

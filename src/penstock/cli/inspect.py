@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.inspection import Inspection, Query
 
 MANY = 1000.0
-"""A lower bound of the headroom that says enough: where no row's cost can be told it may have any size."""
+"""Lower bounds of the headroom are shown up to this: where the cost of a row is not known, they can have any size."""
 
 _PARTS = (
     ("sources", ("latestOffset", "getOffset", "getBatch", "setOffsetRange", "getEndOffset")),

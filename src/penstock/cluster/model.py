@@ -187,6 +187,11 @@ class Cluster:
         """Whether every link is without delay and limit."""
         return all(link == Link() for link in (self.default_link, *self.links.values()))
 
+    @property
+    def limited_links(self) -> bool:
+        """Whether some link has a limited bandwidth."""
+        return any(math.isfinite(link.bandwidth) for link in (self.default_link, *self.links.values()))
+
     def __reduce__(self) -> tuple[object, ...]:
         parts = ([*self.hosts.values()], self.default_link, dict(self.links), self.spark, dict(self.machines))
         return (Cluster.of, parts)

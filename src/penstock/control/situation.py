@@ -186,6 +186,11 @@ class Situation:
         rows: Ints = np.unique(self.unit, return_index=True)[1]
         return rows
 
+    @cached_property
+    def mover(self) -> Ints:
+        """With which of `first` each of ``seen.operators`` moves: its place there, array (operators and replicas,)."""
+        return np.asarray(np.unique(self.unit, return_inverse=True)[1], np.int64)
+
     def together(self, placement: Mapping[str, str]) -> dict[str, str]:
         """Return a placement with everything that moves with what it names; the first name of a unit counts."""
         if not self.seen.units:

@@ -14,7 +14,7 @@ from penstock.control.flow import Floats, Ints
 from penstock.control.situation import Situation
 from penstock.network import Network
 from penstock.placement import Arrays
-from penstock.placement.base import TIE
+from penstock.placement.base import TIE, links_between
 from penstock.placement.objective import traffic
 from penstock.placement.verify import over_link
 from penstock.steering import Plan
@@ -162,10 +162,10 @@ class Links:
     @classmethod
     def of(cls, now: Situation, where: Ints) -> Links | None:
         """Return the links of a moment with operators on given hosts; None where none has a limited bandwidth."""
-        if now.seen.cluster.free_links:
+        if not now.seen.cluster.limited_links:
             return None
-        bandwidth = np.array([[now.seen.cluster.link(a, b).bandwidth for b in now.hosts] for a in now.hosts])
-        if not np.isfinite(bandwidth).any():
+        _, bandwidth = links_between(now.seen.cluster, now.hosts)
+        if bandwidth is None or not np.isfinite(bandwidth).any():
             return None
         rows = sorted(_streams(now, where), key=lambda row: -row[2])  # of what readers share the most counts
         columns = list(zip(*rows, strict=True)) if rows else [()] * 5

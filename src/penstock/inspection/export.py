@@ -92,7 +92,7 @@ def export(inspection: Inspection, folder: str | os.PathLike[str]) -> list[str]:
 
 def side_by_side(inspection: Inspection) -> list[str]:
     """Return the applications whose queries' batches did not fit one behind the other, as they are in the files."""
-    busy = dict.fromkeys(inspection.applications, 0.0)
+    busy: dict[str, float] = {}
     for query in inspection.queries.values():
         busy[query.log.app] = busy.get(query.log.app, 0.0) + (query.busy if query.seconds.size else 0.0)
     return [app for app, share in busy.items() if share > 1.0]

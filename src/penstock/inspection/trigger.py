@@ -27,11 +27,12 @@ def find_trigger(batches: Batches) -> float | None:
     has passed. So an interval tells which batches waited; the largest that is right about when they began is taken.
     A query may have been started again with another one: its last run decides, if it tells, or contradicts the others.
     """
-    whole, latest = _interval(Starts.of(batches)), Starts.of(batches, last=True)
+    starts, latest = Starts.of(batches), Starts.of(batches, last=True)
     own = _interval(latest)
-    if own or not whole or latest.allows(whole):
-        return own or whole
-    return own
+    if own or len(latest) == len(starts):
+        return own
+    whole = _interval(starts)
+    return whole if not whole or latest.allows(whole) else own
 
 
 def _interval(starts: Starts) -> float | None:

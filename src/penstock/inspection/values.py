@@ -226,11 +226,7 @@ class Inspection:
 
     def document(self) -> Document:
         """Return what ``penstock inspect --json`` prints."""
-        told: Document = plain(self._document())
-        return told
-
-    def _document(self) -> Document:
-        return {
+        told: Document = {
             "queries": {name: query.document() for name, query in self.queries.items()},
             "apps": {
                 name: {
@@ -252,3 +248,5 @@ class Inspection:
             "warnings": list(self.warnings),
             "skipped": list(self.skipped),
         }
+        shown: Document = plain(told)
+        return shown

@@ -300,7 +300,7 @@ class PlacedBatches:
                 "idle": base.idle * fixed,
                 "extra": base.extra * fixed[self.made.shape.host],
             }
-            return base._replace(**fixed_part, noise=noise, chance=drawn, reading=READING * float(reading[k]))
+            return base._replace(**fixed_part, noise=noise, chance=drawn, reading=base.reading * float(reading[k]))
 
         series = worst_draws(self.made, pace, soon.shape[2], self.model.rates.periods)
         found = []

@@ -52,7 +52,7 @@ def by_chance(rng: np.random.Generator, size: int | tuple[int, ...]) -> Array:
 
 
 def seen_later(rng: np.random.Generator, size: int) -> Array:
-    """Draw by what the times are longer after which batches see their input."""
+    """Draw factors on the time after which a batch sees its input."""
     return _times(LATER * rng.standard_normal(size))
 
 
@@ -80,7 +80,7 @@ class Draws:
     phase
         Array (draws,): where in the trigger's interval the rates begin, as a share of it.
     reading
-        Array (draws,): by what the time is longer after which a batch sees its input.
+        Array (draws,): factors on the time after which a batch sees its input.
     """
 
     cost: Array

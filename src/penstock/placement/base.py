@@ -301,11 +301,7 @@ def as_arrays(problem: Problem) -> Arrays:
     usable = np.array([host.usable for host in cluster.hosts.values()])
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
     writer, reader, rate, shared, sender = _streams(problem, names, hosts)
-    delay = bandwidth = None
-    if not cluster.free_links:
-        pairs = [[cluster.link(start, end) for end in hosts] for start in hosts]
-        delay = np.array([[link.delay for link in row] for row in pairs])
-        bandwidth = np.array([[link.bandwidth for link in row] for row in pairs])
+    delay, bandwidth = links_between(cluster, hosts)
     memory = np.array([host.memory for host in cluster.hosts.values()])
     bounded = bool(np.isfinite(memory).any())
     kept = np.array([network.operators[base_name(name)].state or 0.0 for name in names])
@@ -331,6 +327,16 @@ def as_arrays(problem: Problem) -> Arrays:
         period=model.period,
         sender=sender,
     )
+
+
+def links_between(cluster: Cluster, hosts: Iterable[str]) -> tuple[Floats | None, Floats | None]:
+    """Return delay (s) and bandwidth (tuples/s) from host to host, arrays (hosts, hosts); None where links are free."""
+    if cluster.free_links:
+        return None, None
+    names = list(hosts)
+    pairs = [[cluster.link(start, end) for end in names] for start in names]
+    delay = np.array([[link.delay for link in row] for row in pairs])
+    return delay, np.array([[link.bandwidth for link in row] for row in pairs])
 
 
 def _host(name: str, hosts: Mapping[str, int], at: str) -> int:

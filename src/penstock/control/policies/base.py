@@ -14,6 +14,7 @@ from penstock.control.flow import Floats, Ints
 from penstock.control.situation import Situation
 from penstock.control.verify import Links
 from penstock.placement import Arrays
+from penstock.placement.base import links_between
 from penstock.steering import Plan
 
 BEYOND = 1.5
@@ -107,11 +108,7 @@ def arrays_of(now: Situation, stay: Collection[str]) -> Arrays:
     held = np.isin(every, list(stay)).astype(float)
     still = now.summed(held)[rows] > 0
     writer, reader, rate, shared = _streams(now, place)
-    delay = bandwidth = None
-    if not now.seen.cluster.free_links:
-        pairs = [[now.seen.cluster.link(a, b) for b in now.hosts] for a in now.hosts]
-        delay = np.array([[link.delay for link in row] for row in pairs])
-        bandwidth = np.array([[link.bandwidth for link in row] for row in pairs])
+    delay, bandwidth = links_between(now.seen.cluster, now.hosts)
     return Arrays(
         names=tuple(names[rows].tolist()),
         hosts=now.hosts,
@@ -137,8 +134,7 @@ def _streams(now: Situation, place: Ints) -> tuple[Ints, Ints, np.ndarray, np.nd
     """Return the streams between operators, of replicas those of the first copy."""
     flow, sources = now.flow, len(now.network.sources)
     first = np.full(len(now.network.operators), -1, np.int64)
-    _, inverse = np.unique(now.unit, return_inverse=True)
-    first[now.base[::-1]] = place[inverse][::-1]
+    first[now.base[::-1]] = place[now.mover][::-1]
     inside = np.flatnonzero(flow.writer >= sources)
     rate = now.arrivals.mean(axis=1)
     start, end = first[flow.writer[inside] - sources], first[flow.reader[inside]]
@@ -207,9 +203,9 @@ def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
     """Return where what runs on some hosts goes: the heaviest first, each to the host that it fills least.
 
     No host gets two copies of one operator, or more state than it has memory for, and one that does not answer gets
-    nothing; one to which a link could not carry what comes only gets what fits nowhere else. What fits nowhere stays,
-    and so does what is pinned or moves already. An operator whose cost is not known counts as one that costs the mean
-    of the others.
+    nothing. A host to which a link is too narrow is taken only where no other fits. What fits nowhere stays, and so
+    does what is pinned or moves already. An operator whose cost is not known counts as one that costs the mean of the
+    others.
     """
     barred = {*hosts, *now.draining, *now.seen.silent}
     targets = [k for k, name in enumerate(now.hosts) if name not in barred]
@@ -223,7 +219,6 @@ def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
     mean, state = now.summed(load), state_of(now)
     room, state = memory_left(now, where, state), now.summed(state)
     copies, links = Copies.of(now, where), Links.of(now, where)
-    row = {name: k for k, name in enumerate(now.seen.operators)}
     keep = set(now.network.pins) | set(now.seen.moving)
     names = [now.seen.operators[k] for k in now.first]
     leaving = [k for k, name in enumerate(names) if now.seen.placement[name] in hosts]
@@ -237,7 +232,7 @@ def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
         fitting.sort(key=lambda host: ((level[host] + mean[k]) / now.usable[host], now.hosts[host]))
         best = fitting[0]
         if links is not None:
-            mine = np.array([row[name] for name in now.together({names[k]: ""})], np.int64)
+            mine = np.flatnonzero(now.mover == k)
             best = next((host for host in fitting if not links.overloads(mine, np.full(mine.size, host))), best)
             links.made(mine, np.full(mine.size, best))
         level[best] += mean[k]

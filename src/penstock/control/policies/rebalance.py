@@ -184,7 +184,7 @@ def paying(now: Situation, where: Ints, target: dict[str, str], before: Floats) 
     trying = _Trials(
         now, trials, before.copy(), now.host_load(where), now.host_backlog(where), memory_left(now, where, state),
         now.summed(now.load[now.base]), now.summed(now.backlog), now.summed(state), Copies.of(now, where),
-        Links.of(now, where), np.unique(now.unit, return_inverse=True)[1],
+        Links.of(now, where),
     )  # fmt: skip
     gains, found = trying.gains(np.arange(len(trials))), dict[str, str]()
     left = np.ones(len(trials), bool)
@@ -252,8 +252,6 @@ class _Trials:
         Where they are; changed by moves that are made.
     links
         What they carry, None where all can carry everything; changed by moves that are made.
-    unit
-        Array (operators and replicas,): the number of the unit that each is in.
     """
 
     now: Situation
@@ -267,7 +265,6 @@ class _Trials:
     state: Floats
     copies: Copies
     links: Links | None
-    unit: Ints
 
     def gains(self, chosen: Ints) -> Floats:
         """Return what some moves would gain (s), each made alone, array (chosen,)."""
@@ -332,7 +329,8 @@ class _Trials:
 
     def _rows(self, chosen: list[int]) -> tuple[Ints, Ints]:
         """Return the operators that some moves take along, and the host of each afterwards."""
-        ends = np.full(int(self.unit.max(initial=-1)) + 1, -1)
+        ends = np.full(self.now.first.size, -1)
         ends[self.trials[chosen, 0]] = self.trials[chosen, 2]
-        rows = np.flatnonzero(ends[self.unit] >= 0)
-        return rows, ends[self.unit[rows]]
+        there = ends[self.now.mover]
+        rows = np.flatnonzero(there >= 0)
+        return rows, there[rows]
