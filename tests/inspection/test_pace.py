@@ -204,11 +204,33 @@ def test_rows_come_after_the_trigger_that_found_none(make: SimpleNamespace, tabl
 
 def test_rate_limit_shows(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
     """Batches that are cut off at a number of rows show it; a steady source is no limit."""
-    limited = table(make.paced(rate=lambda number: min(200.0 + 20 * (number % 20), 400.0), lag=5))
-    assert find_limit(limited) == 800
-    assert find_limit(table(make.paced(rate=lambda _: 250.0))) is None
-    assert find_limit(table(make.paced(rate=lambda number: 250.0 if number else 100.0))) is None
-    assert find_limit(table(make.paced(rate=lambda _: 250.0, lag=10))) == 500
+
+    def found(**paced: Any) -> float | None:
+        batches = table(make.paced(**paced))
+        limit = find_limit(batches, find_arrivals(batches))
+        return limit and limit.own
+
+    assert found(rate=lambda number: min(200.0 + 20 * (number % 20), 400.0), lag=5) == 800
+    assert found(rate=lambda _: 250.0) is None
+    assert found(rate=lambda number: 250.0 if number else 100.0) is None
+    assert found(rate=lambda _: 250.0, lag=10) == 500
+
+
+def test_the_limit_of_one_source_among_others_shows(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
+    """Batches cut off at one source show its limit whatever others bring, and how many rows a batch has then."""
+    batches = table(make.paced(count=40))
+    rng, count = np.random.default_rng(0), len(batches)
+    clicks, orders = np.full(count, 1000.0), np.round(rng.uniform(100, 900, count))
+    waiting = np.vstack([1000.0 * (1 + np.arange(count)), np.zeros(count)])
+    batches = attrs.evolve(batches, rows=clicks + orders, source_rows=np.vstack([clicks, orders]), source_lag=waiting)
+    arrivals = find_arrivals(batches)
+    limit = find_limit(batches, arrivals)
+    # Twice as many clicks come as are taken.
+    assert arrivals[0, 1:] == pytest.approx(2000)
+    assert arrivals[1] == pytest.approx(orders)
+    assert limit is not None
+    assert (limit.source, limit.own, limit.share, limit.sure) == (0, 1000, 1.0, True)
+    assert limit.rows == pytest.approx(1000 * (1 + orders.sum() / arrivals[0].sum()))
 
 
 def simulate(

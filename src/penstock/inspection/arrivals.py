@@ -16,14 +16,11 @@ POLL = 1.0
 def find_arrivals(batches: Batches) -> Array:
     """Return the rows that arrived before each batch and after the one before it, shape ``(sources, batches)``.
 
-    Those that the batch took, and by how much the rows that wait have grown. The first batch's are what it took.
+    Those that the batch took, and by how much those that wait there have grown. The first batch's are what it took.
     """
-    grown = np.diff(batches.lag, prepend=batches.lag[:1])
-    rows = batches.by_source
-    total = rows.sum(axis=0)
-    came = np.maximum(total + np.nan_to_num(grown), 0.0)
-    share = np.divide(rows, total, out=np.full(rows.shape, 1 / max(len(rows), 1)), where=total > 0)
-    return np.asarray(share * came)
+    lag = batches.source_lag if batches.source_rows.size else batches.lag[None, :]
+    grown = np.diff(lag, prepend=lag[:, :1])
+    return np.asarray(np.maximum(batches.by_source + np.nan_to_num(grown), 0.0))
 
 
 def mean_rate(batches: Batches, arrivals: Array) -> float:

@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
+from penstock.arrays import Array
 from penstock.inspection.fitted import Fit
 from penstock.inspection.values import Capacity
 from penstock.telemetry import Batches
 
 HOUR = 3600.0
+
+FEW = 10
+"""So many batches, and rows of a source that does not tell what waits, are the least that show a limit."""
+
+NEARLY = 0.999
+
+
+@attrs.frozen(kw_only=True)
+class Limit:
+    """The most rows that batches take of a source, such as ``maxOffsetsPerTrigger``.
+
+    Attributes
+    ----------
+    source
+        Its number in `QueryLog.sources`.
+    own
+        Rows of a batch that come from it.
+    rows
+        Rows of such a batch, with those of the other sources.
+    share
+        Share of the batches with rows of that source that take so many.
+    sure
+        Whether full batches tell what they left behind: else their size may be chance and no limit at all.
+    """
+
+    source: int
+    own: float
+    rows: float
+    share: float
+    sure: bool
 
 
 def find_lag(batches: Batches, rate: float) -> tuple[float, float]:
@@ -35,29 +67,43 @@ def _seconds(waiting: float, rate: float) -> float:
     return 0.0 if waiting == 0 else float(waiting / rate) if rate > 0 else float("nan")
 
 
-def find_limit(batches: Batches) -> float | None:
-    """Return the most rows that a batch takes, where many batches have just that many and rows are left behind.
+def find_limit(batches: Batches, arrivals: Array) -> Limit | None:
+    """Return the limit that batches reach first if all rates grow alike; None where none shows, or nothing comes.
 
-    Where the sources do not tell what waits, the other batches must be clearly smaller: else a steady source would
+    Each source has its own: a batch of all of them has as many rows more as came to the others meanwhile.
+
+    Parameters
+    ----------
+    arrivals
+        Rows that came before each batch, shape ``(sources, batches)``.
+    """
+    rows, came = batches.by_source, arrivals.sum(axis=1)
+    lag = batches.source_lag if batches.source_rows.size else batches.lag[None, :]
+    found = [_limit_of(number, *each) for number, each in enumerate(zip(rows, lag, strict=True))]
+    told = [one for one in found if one is not None and came[one.source] > 0]
+    whole = [attrs.evolve(one, rows=one.own * came.sum() / came[one.source]) for one in told]
+    return min(whole, key=lambda one: one.rows, default=None)
+
+
+def _limit_of(source: int, rows: Array, lag: Array) -> Limit | None:
+    """Return the most rows that a batch takes of a source, where many take just that many and leave rows behind.
+
+    Where the source does not tell what waits, the other batches must be clearly smaller: else a steady source would
     look the same.
     """
-    there = batches.rows > 0
-    rows, lag = batches.rows[there], batches.lag[there]
-    if rows.size < 10:
+    there = rows > 0
+    rows, lag = rows[there], lag[there]
+    if rows.size < FEW:
         return None
     most = float(rows.max())
-    full = rows >= 0.999 * most
+    full = rows >= NEARLY * most
     if full.sum() < max(5, 0.1 * rows.size):
         return None
     told = full & ~np.isnan(lag)
-    if told.any():
-        return most if (lag[told] > 0).mean() > 0.5 else None
-    return most if not full.all() and float(np.median(rows[~full])) < 0.8 * most else None
-
-
-def left_told(batches: Batches, limit: float) -> bool:
-    """Return whether full batches tell what they left behind: else their size may be chance and no limit at all."""
-    return bool((~np.isnan(batches.lag[batches.rows >= 0.999 * limit])).any())
+    limit = Limit(source=source, own=most, rows=most, share=float(full.mean()), sure=bool(told.any()))
+    if limit.sure:
+        return limit if (lag[told] > 0).mean() > 0.5 else None
+    return limit if most >= FEW and not full.all() and float(np.median(rows[~full])) < 0.8 * most else None
 
 
 def find_capacity(fit: Fit, rate: float, trigger: float | None, limit: float | None, *, sure: bool = True) -> Capacity:

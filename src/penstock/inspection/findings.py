@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.inspection.capacity import find_limit, left_told
+from penstock.inspection.capacity import find_limit
 from penstock.inspection.running import Running
 from penstock.inspection.values import Finding, Query
 from penstock.telemetry import STATE_COMMIT, Application, QueryLog
@@ -101,16 +101,18 @@ def overrun(query: Query, beside: Neighbours) -> Iterator[Finding]:
 
 def limited(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether its batches are cut off at a number of rows."""
-    limit = find_limit(query.batches)
+    limit = find_limit(query.batches, query.arrivals)
     if limit is None:
         return
-    share = float((query.batches.rows >= 0.999 * limit).mean())
-    applies = "applies" if left_told(query.batches, limit) else "may apply; its source does not tell what waits"
+    sources = query.log.sources
+    of = f" of {sources[limit.source]}" if len(sources) > 1 else ""
+    applies = "applies" if limit.sure else "may apply; its source does not tell what waits"
     yield Finding(
         kind="limit",
         about=query.name,
-        says=f"{share:.0%} of its batches have {limit:,.0f} rows: a limit such as maxOffsetsPerTrigger {applies}",
-        evidence={"limit": limit, "share": share},
+        says=f"{limit.share:.0%} of its batches have {limit.own:,.0f} rows{of}: a limit such as maxOffsetsPerTrigger "
+        f"{applies}",
+        evidence={"limit": limit.own, "share": limit.share},
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from penstock.arrays import Array
 from penstock.errors import InputError
 from penstock.inspection.arrivals import find_arrivals, mean_rate, rate_series, step_of
-from penstock.inspection.capacity import find_capacity, find_lag, find_limit, left_told
+from penstock.inspection.capacity import find_capacity, find_lag, find_limit
 from penstock.inspection.findings import Neighbours, find_all
 from penstock.inspection.fit import fit_batches
 from penstock.inspection.span import told, within
@@ -78,7 +78,8 @@ def inspect_query(log: QueryLog, period: float, beside: Array | None = None) -> 
     arrivals = find_arrivals(batches)
     rate = mean_rate(batches, arrivals)
     lag_rows, lag_seconds = find_lag(batches, rate)
-    limit = find_limit(batches)
+    limit = find_limit(batches, arrivals)
+    most = None if limit is None else limit.rows
     span = float(batches.end.max() - batches.start[0])
     return Query(
         log=log,
@@ -91,7 +92,7 @@ def inspect_query(log: QueryLog, period: float, beside: Array | None = None) -> 
         busy=min(float(batches.duration.sum()) / span, 1.0) if span > 0 else 0.0,
         lag_rows=lag_rows,
         lag_seconds=lag_seconds,
-        capacity=find_capacity(fit, rate, trigger, limit, sure=limit is None or left_told(batches, limit)),
+        capacity=find_capacity(fit, rate, trigger, most, sure=limit is None or limit.sure),
         parts={name: float(part.mean()) for name, part in sorted(batches.parts.items())},
     )
 
