@@ -47,8 +47,8 @@ def case(seed):
     ]
     if joins:
         placement = Placement(dict.fromkeys(network.operators, "h1"))
-    links = rng.choice(3)
-    default = (cluster.default_link, Link(0.1, 50.0), Link(0.0, 80.0))[links]
+    slow = Link(float(rng.choice([0.0, 0.1, rng.uniform(0, 0.5)])), float(rng.choice([50.0, rng.uniform(30, 90)])))
+    default = cluster.default_link if rng.random() < 1 / 3 else slow
     hosts = [attrs.evolve(host, cores=int(rng.integers(1, 17))) for host in cluster.hosts.values()]
     made = Network.of("cores", network.sources.values(), rows, network.sinks.values())
     return load_model(made, model.rates.scaled(1 / scale)), placement, Cluster.of(hosts, default)

@@ -134,13 +134,6 @@ def _limited_links(network: Network, copies: Mapping[str, list[str]], cluster: C
     return sorted(found)
 
 
-def whole_slots(cluster: Cluster) -> bool:
-    """Whether every link carries its bandwidth: with a delay, bandwidth · delay is a whole number of tuples."""
-    links = (cluster.default_link, *cluster.links.values())
-    volumes = [link.bandwidth * link.delay for link in links if link.delay > 0 and math.isfinite(link.bandwidth)]
-    return all(volume >= 1 - 1e-9 and abs(volume - round(volume)) < 1e-6 for volume in volumes)
-
-
 @attrs.frozen
 class Bounds:
     """Upper bounds of the worst latency (s); None where nothing is proved.
@@ -165,7 +158,7 @@ def upper_bounds(
 ) -> Bounds:
     """Return the proved upper bounds, from a fluid's worst waits on each host and link with a bandwidth (s)."""
     network, period = model.network, model.period
-    if not certain(network) or not whole_slots(cluster):
+    if not certain(network):
         return Bounds()
     copies = hosts_by_operator(placement)
     order = _in_order(network, copies)
