@@ -97,7 +97,7 @@ def command(
     if answer.json:
         common.answer(document)
     else:
-        _show(document, {sink: min(bound, bounds.get(sink, bound)) for sink in document["sinks"]}, name)
+        _show(document, {sink: found.bounds.of(sink) for sink in document["sinks"]}, name)
         for note in notes:
             common.say(f"note: {note}")
     sys.exit(0 if found.admitted and document.get("applied", True) else 1)

@@ -51,10 +51,7 @@ class Admission:
 
     @property
     def _later(self) -> bool:
-        return any(
-            worst > min(self.bounds.latency, self.bounds.sinks.get(sink, self.bounds.latency)) + TIE
-            for sink, worst in (self.simulated or {}).items()
-        )
+        return any(worst > self.bounds.of(sink) + TIE for sink, worst in (self.simulated or {}).items())
 
     @property
     def _simulated(self) -> float | None:

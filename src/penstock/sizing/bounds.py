@@ -28,6 +28,10 @@ class Bounds:
     sinks: Mapping[str, float] = attrs.field(factory=dict)
     sure: bool = False
 
+    def of(self, sink: str) -> float:
+        """Return the bound (s) of a sink: that of all of them, or its own where that is tighter."""
+        return min(self.latency, self.sinks.get(sink, self.latency))
+
     def excess(self, found: Estimate) -> float:
         """Return by how much (s) an estimate exceeds what it exceeds most, or by how little it stays below."""
         whole, sinks = self._worst(found)
@@ -36,7 +40,7 @@ class Bounds:
     def missed(self, found: Estimate) -> tuple[str, ...]:
         """Return the sinks that would miss their bound, the worst first, and the bottleneck where the whole does."""
         whole, sinks = self._worst(found)
-        late = [(-worst, name) for name, worst in sinks.items() if worst > self.sinks.get(name, self.latency) + TIE]
+        late = [(-worst, name) for name, worst in sinks.items() if worst > self.of(name) + TIE]
         return (*(name for _, name in sorted(late)), *([found.bottleneck] if whole > self.latency + TIE else []))
 
     def _worst(self, found: Estimate) -> tuple[float, Mapping[str, float]]:
