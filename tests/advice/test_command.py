@@ -90,6 +90,22 @@ def test_a_network_gets_advice_too(penstock: Any, root: Path) -> None:
     checked(two.document)
 
 
+def test_hosts_of_a_network_have_their_cores(penstock: Any, tmp_path: Path) -> None:
+    """Advice on a network's hosts counts their cores, which change nothing where capacity and work stay."""
+    found = []
+    for cores in (1, 2):
+        cluster = tmp_path / f"{cores}.toml"
+        cluster.write_text(f"[hosts.h1]\ncapacity = 2\ncores = {cores}\n")
+        done = penstock(
+            "advise", "--network", "examples/two-chains/network.toml", "--cluster", cluster, "--rates",
+            "clicks=700,buys=20", "--latency", "10", "--json",
+        )  # fmt: skip
+        assert done.code == 0, done.err
+        assert done.document["drivers"] == {"h1": cores}
+        found.append({name: row["worst"] for name, row in done.document["queries"].items()})
+    assert found[0] == found[1]
+
+
 def test_cores_of_a_progress_log(penstock: Any, make: Any, tmp_path: Path) -> None:
     """Of progress one core is assumed, which is said; --cores says more, once or several times."""
     paths = []

@@ -62,6 +62,7 @@ def planned(
             overhead=overheads.get(name, hosts.overhead[host]),
             cost=cost,
             cost_error=cost * max(errors, default=0.0),
+            cores=float(cluster.hosts[host].cores),
             trigger=triggers.get(name, hosts.trigger),
             rates=rates,
             weight=(weights or {}).get(name, 1.0),
@@ -69,7 +70,8 @@ def planned(
             facts=Facts(reads=tuple(sorted(writer for writer in feeds if writer in network.sources))),
         )
     checked_weights(weights or {}, jobs)
-    drivers = {host: 1.0 for host in cluster.hosts if any(job.driver == host for job in jobs.values())}
+    used = {job.driver for job in jobs.values()}
+    drivers = {name: float(host.cores) for name, host in cluster.hosts.items() if name in used}
     return Deployment(jobs=jobs, drivers=drivers, period=model.period, start=model.rates.start)
 
 
