@@ -49,6 +49,23 @@ def test_a_command_that_is_refused_forgets_nothing(penstock, killed, words) -> N
     assert killed.read() is not None
 
 
+def test_a_folder_that_was_used_changes_no_decision(penstock, tmp_path: Path) -> None:
+    """The same command decides the same in a folder where it ran before, also of a source without a row."""
+    network = tmp_path / "n.toml"
+    network.write_text(
+        'name = "n"\n[sources.rare]\n[sources.other]\n'
+        '[operators.big]\nkind = "map"\ninputs = ["rare"]\ncost = 3.0\nselectivity = 1.0\n'
+        '[operators.small]\nkind = "map"\ninputs = ["other"]\ncost = 0.001\nselectivity = 1.0\n'
+        '[sinks.a]\ninput = "big"\n[sinks.b]\ninput = "small"\n'
+    )
+    placed = ["--hosts", 2, "--placement", "big=h1,small=h1", "--policy", "shed,rebalance", "--act"]
+    rates = ["--rates", "rare=0,other=100", "--for", 20]
+    run = ["control", network, *placed, *rates, "--directory", tmp_path / "run", "--json"]
+    first, again = penstock(*run), penstock(*run)
+    assert first.code == again.code == 0, first.err + again.err
+    assert first.document["decisions"] == again.document["decisions"] == 0
+
+
 def test_other_options_are_refused_before_anything_starts(penstock, killed, words, monkeypatch) -> None:
     """A controller with other options than the one that was killed is refused before there is an engine."""
 

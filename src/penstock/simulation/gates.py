@@ -104,6 +104,13 @@ def open_again(s: State, host: int, unit: int = -1) -> None:
     ask(s, there)
 
 
+def entered(s: State) -> Ints:
+    """Return how many tuples of each source have entered."""
+    # What is scheduled is one ahead of what has entered, once anything is; a trace counts what has entered.
+    found: Ints = np.maximum(s.sources["number"] + (s.trace.size > 0), 0)
+    return found
+
+
 def held(s: State) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how many tuples wait at gates for each unit, and how many of each source nobody has read yet."""
     readers = _readers(s)

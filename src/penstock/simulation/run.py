@@ -20,7 +20,7 @@ from penstock.simulation import state as layout
 from penstock.simulation.busy import busy
 from penstock.simulation.compile import FAIL, MOVE, PAUSE, RECOVER, Compiled, Control, compile_run
 from penstock.simulation.control import apply, set_keep
-from penstock.simulation.gates import held, set_limit, settle
+from penstock.simulation.gates import entered, held, set_limit, settle
 from penstock.simulation.maps import Maps
 from penstock.simulation.options import Arrivals, Options, Recording
 from penstock.simulation.result import Latencies, Series, SimulationResult, assemble
@@ -155,8 +155,7 @@ class Simulation:
     def entered(self) -> NDArray[np.int64]:
         """Return how many tuples of each source have entered and been read, array (sources,)."""
         s = self.run.state
-        # What is scheduled is one ahead of what has entered; a trace counts what has entered.
-        return np.asarray(s.sources["number"] + (s.trace.size > 0) - held(s)[1], np.int64)
+        return np.asarray(entered(s) - held(s)[1], np.int64)
 
     def go(self, until: float = math.inf) -> bool:
         """Run up to a time (s), before what happens at it; return whether there is anything after it.

@@ -16,7 +16,7 @@ from penstock.network import Network
 from penstock.simulation import state as layout
 from penstock.simulation.busy import busy
 from penstock.simulation.compile import MOVE, RESUME, Compiled, Control, written
-from penstock.simulation.gates import held
+from penstock.simulation.gates import entered, held
 from penstock.simulation.maps import Maps, linked, spread
 from penstock.simulation.state import ROUND_ROBIN
 from penstock.steering import HostSeen, LatencySeen, Observation
@@ -100,9 +100,7 @@ class Watch:
         streams = np.zeros((2, len(run.streams)), np.int64)
         for row, part in zip(streams, ("arrived", "dropped"), strict=True):
             np.add.at(row, s.inputs["stream"], s.inputs[part])
-        # What is scheduled is one ahead of what has entered; a trace counts what has entered.
-        entered: Ints = s.sources["number"] + (s.trace.size > 0)
-        count = self._since("entered", entered)
+        count = self._since("entered", entered(s))
         hosts = busy(run, now)[1]
         busy_hosts, self._hosts = (hosts - self._hosts) / max(period, 1e-12), hosts.copy()
         waiting, behind = _waiting(run, now)
