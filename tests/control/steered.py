@@ -23,4 +23,4 @@ def steered(engine, policy, until, *, goals=None, happen=None):
         turned = control.turn(engine, state, flow)
         state, flow = turned.state, turned.flow
         looks.append(turned.seen)
-    return [line for line, _ in state.open], looks
+    return [each.line for each in state.open], looks

@@ -144,6 +144,6 @@ def test_a_query_admitted_a_moment_ago_counts(gap, late):
             asked = [Asked(None, lambda now, new=new: admit(now, new))]
         turned = control.turn(engine, state, flow, asked)
         state, flow = State.read(json.loads(json.dumps(turned.state.document()))), turned.flow
-        lines += [line for line, _ in turned.state.open if line["time"] == at]
+        lines += [each.line for each in turned.state.open if each.line["time"] == at]
     assert [line["acted"] for line in lines] == [True, False]
     assert "most room is on h1, 0.228 of 1" in lines[1]["why"]

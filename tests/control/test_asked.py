@@ -112,10 +112,33 @@ def test_what_policies_would_move_waits_for_what_somebody_asks_for(given: Propos
     run = looking()
     run.control = attrs.evolve(run.control, policies=(nice,))
     run.until(6.0, given)
-    assert next(line["policy"] for line, _ in run.state.open) in {"move", "admit", "drain"}
+    assert next(line["policy"] for line in (each.line for each in run.state.open)) in {"move", "admit", "drain"}
     assert len(run.state.open) == 1
     run.until(9.0)
-    assert any(line["policy"] == "rebalance" for line, _ in run.state.open) == ("h2" not in run.state.draining)
+    assert any(line["policy"] == "rebalance" for line in (each.line for each in run.state.open)) == (
+        "h2" not in run.state.draining
+    )
+
+
+def test_a_move_has_come_about_where_it_was_seen_to() -> None:
+    """A move counts once its operator works where it was to go, however long that takes and wherever it goes later."""
+    slow = looking(move_time=15.0, window=5.0)
+    first = slow.engine.observe().placement
+    name = min(first)
+    there = next(host for host in ("h1", "h2", "h3") if host != first[name])
+    slow.until(6.0, move(name, there))
+    (line, *_), opened = [each.line for each in slow.state.open], slow.state.open[0]
+    assert opened.moves[name] == there
+    assert line["expected"]["pause"] == slow.control.goals.pause
+    while slow.engine.now < 40.0:
+        opened = opened.after(slow.seen)
+        if slow.seen.at < 21.0:
+            assert not opened.settled(slow.seen, 5.0)
+            assert opened.came(slow.seen)["came"]["moved"] == 0
+        slow.until(slow.engine.now + 1.0)
+    assert opened.settled(slow.seen, 5.0)
+    away = attrs.evolve(slow.seen, placement=first)
+    assert opened.after(away).came(away)["came"]["moved"] == len(opened.moves)
 
 
 def test_dead_hosts_are_failed_over_whatever_else_is_asked_for() -> None:
@@ -128,7 +151,10 @@ def test_dead_hosts_are_failed_over_whatever_else_is_asked_for() -> None:
     run = looking((over,))
     run.engine.happen(Kill("h2"))
     run.until(6.0, move("dear1", "h3"))
-    assert {(line["policy"], line["acted"]) for line, _ in run.state.open} == {("move", True), ("replicate", True)}
+    assert {(line["policy"], line["acted"]) for line in (each.line for each in run.state.open)} == {
+        ("move", True),
+        ("replicate", True),
+    }
 
 
 def test_what_is_only_refused_for_now_is_asked_again() -> None:

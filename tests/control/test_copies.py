@@ -37,7 +37,11 @@ def controlled(engine, wanted, seconds, events=()):
                 engine.happen(what)
         turned = control.turn(engine, state, flow)
         state, flow = turned.state, turned.flow
-        acted += [line["policy"] for line, _ in state.open if line["time"] == engine.now and line["acted"]]
+        acted += [
+            line["policy"]
+            for line in (each.line for each in state.open)
+            if line["time"] == engine.now and line["acted"]
+        ]
     return turned, acted
 
 

@@ -128,6 +128,23 @@ def test_what_waits_is_answered_when_the_controller_is_stopped(tmp_path: Any) ->
     assert "ends" in replies["waits"]["why"]
 
 
+def test_a_stop_is_heard_between_looks(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where looks are rare a stop need not wait for the next one; what the engine had not yet done is not done."""
+    folder, engine = Folder(tmp_path), simulated(two_queries(), APART, stepped((300, 30.0)))
+    wait = engine.wait
+
+    def waited(until: float) -> bool:
+        (folder.path / "requests" / "stops.json").write_text(json.dumps({"kind": "stop", "token": token}))
+        return wait(until)
+
+    monkeypatch.setattr(engine, "wait", waited)
+    control = Control(policies=(), every=100.0)
+    with folder.held():
+        token = (folder.path / "token").read_text()
+        Controller(engine=engine, control=control, folder=folder, until=300.0).run()
+    assert engine.now < 10.0
+
+
 def test_who_asks_is_told_that_the_controller_has_ended(tmp_path: Any) -> None:
     """Where the controller ends without an answer that is said at once, and not that it was too slow."""
     folder, held = Folder(tmp_path), threading.Event()

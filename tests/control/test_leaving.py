@@ -40,7 +40,7 @@ def test_no_host_leaves_to_which_units_move() -> None:
         state, flow = turned.state, turned.flow
         used = set(turned.seen.placement.values())
         assert used <= set(turned.seen.cluster.hosts), look
-    policies_at_30 = [line["policy"] for line, _ in state.open if line["time"] == 30]
+    policies_at_30 = [line["policy"] for line in (each.line for each in state.open) if line["time"] == 30]
     assert policies_at_30 == ["replicate"]
     assert used == {"h1"}
 
@@ -130,7 +130,7 @@ def test_drain_that_gets_no_further_is_told_of_once_in_a_while(monkeypatch: pyte
         engine.wait(float(look))
         turned = control.turn(engine, state, flow)
         state, flow = turned.state, turned.flow
-        told += [line["time"] for line, _ in state.open if line["time"] == look]
+        told += [line["time"] for line in (each.line for each in state.open) if line["time"] == look]
     assert told == [1.0, 10.0, 19.0]
     assert state.draining == {"h1"}
 

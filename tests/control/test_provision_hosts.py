@@ -133,7 +133,7 @@ def test_a_host_that_is_to_become_empty_is_no_room():
         turned = control.turn(engine, state, flow, asked)
         state, flow = turned.state, turned.flow
         waits.append(float(turned.seen.waiting.sum()))
-    (added,) = [line for line, _ in state.open if "add" in line["decided"]]
+    (added,) = [line for line in (each.line for each in state.open) if "add" in line["decided"]]
     assert added["time"] == 6.0
     assert added["why"].startswith("the load is 142 % of what 1 host can work off")
     assert set(turned.seen.cluster.hosts) == {"h1", "h3"}
@@ -151,6 +151,6 @@ def test_a_spare_host_joins_where_every_other_one_is_to_become_empty():
             engine.happen(Kill("h1"))
         turned = control.turn(engine, state, flow)
         state, flow = turned.state, turned.flow
-    added = [line["why"] for line, _ in state.open if "add" in line["decided"]]
+    added = [line["why"] for line in (each.line for each in state.open) if "add" in line["decided"]]
     assert added == ["every host is to become empty: z1 joins"]
     assert set(turned.seen.placement.values()) == {"z1"}

@@ -34,6 +34,21 @@ def test_the_folder_holds_what_the_report_says(penstock: Any, tmp_path: Path, ro
     assert found["hosts"] == {name: {"busy": pytest.approx(row["busy"])} for name, row in report["hosts"].items()}
 
 
+def test_totals_have_what_comes_at_the_very_end(penstock: Any, tmp_path: Path) -> None:
+    """Windows that close with the input count in the folder as in the report."""
+    network = tmp_path / "n.toml"
+    network.write_text(
+        'name = "n"\n[sources.taps]\n[operators.perhour]\nkind = "aggregate"\ninputs = ["taps"]\n'
+        'cost = 0.001\nwindow = 7.0\nselectivity = 0.5\n[sinks.counts]\ninput = "perhour"\n'
+    )
+    words = ["--hosts", 1, "--rates", "taps=100", "--for", 20, "--directory", tmp_path / "run", "--json"]
+    done = penstock("control", network, *words)
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "run/control/state.json").read_text())["status"]["totals"]["sinks"]["counts"]
+    theirs = done.document["sinks"]["counts"]["latency"]
+    assert (found["count"], found["worst"]) == (theirs["count"], theirs["max"])
+
+
 def test_totals_are_read_back() -> None:
     """A controller that goes on counts on from what its folder says, and one without counts from nothing."""
     written = {

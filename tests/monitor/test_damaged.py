@@ -111,6 +111,21 @@ def test_decisions_outlive_a_damaged_state(tmp_path: Path, state: str) -> None:
     assert reader.look() is None
 
 
+def test_a_decision_that_settles_is_there_once(tmp_path: Path) -> None:
+    """Between the writing of the history and of the state nobody sees a decision twice."""
+    folder = Controlled(tmp_path)
+    folder.path.mkdir()
+    first, line = {"time": 1.0, "came": None}, {"time": 2.0, "came": None}
+    reader = Decisions(folder.path)
+    folder.write({"told": 0, "state": {"open": [[first, None, []], [line, None, []]]}})
+    assert reader.look() == folder.decisions(folder.read() or {}) == [first, line]
+    folder.tell([{**first, "came": {}}])
+    assert (reader.look() or [first, line]) == folder.decisions(folder.read() or {}) == [first, line]
+    folder.write({"told": 1, "state": {"open": [[line, None, []]]}, "later": True})
+    assert reader.look() == folder.decisions(folder.read() or {}) == [{**first, "came": {}}, line]
+    assert reader.count == 2
+
+
 def test_a_history_of_the_same_length_is_noticed(tmp_path: Path) -> None:
     """A history that was begun anew is read anew, however long it has become."""
     reader, path = Decisions(tmp_path), tmp_path / "history.jsonl"

@@ -36,7 +36,7 @@ def status(directory: DirectoryArgument = None, json: options.JsonOption = False
 
 def _status(folder: Folder, json: bool) -> None:
     known = folder.read() or {}
-    lines, age = folder.history(), folder.age
+    age = folder.age
     document: Document = {
         "directory": str(folder.directory),
         "alive": folder.alive,
@@ -45,7 +45,7 @@ def _status(folder: Folder, json: bool) -> None:
         **({"failed": known["failed"]} if "failed" in known and not folder.alive else {}),
         **({} if age is None else {"looked": age}),
         **known.get("status", {}),
-        "last": [*lines, *(row[0] for row in known.get("state", {}).get("open", ()))][-5:],
+        "last": folder.decisions(known)[-5:],
     }
     if json:
         common.answer(document)
@@ -141,9 +141,7 @@ def history(directory: DirectoryArgument = None, json: options.JsonOption = Fals
 
     folder = folder_of(directory)
     with _readable(folder):
-        known = folder.read() or {}
-        still = [row[0] for row in known.get("state", {}).get("open", ())]
-        lines = [*folder.history(), *still]
+        lines = folder.decisions(folder.read() or {})
         if json:
             common.answer({"directory": str(folder.directory), "decisions": lines})
         else:
@@ -173,6 +171,7 @@ def _ask(kind: str, given: Document, directory: str | None, json: bool) -> None:
         common.answer(answer)
         return
     what = told(answer) if "decided" in answer else kind
-    expected = answer.get("expected", {}).get("worst")
-    after = "" if expected is None else f"; the longest wait becomes {expected:.3g} s"
+    expected = answer.get("expected", {})
+    pause = f", after a pause of about {expected['pause']:.3g} s" if "pause" in expected and not dry else ""
+    after = f"; the longest wait becomes {expected['worst']:.3g} s{pause}" if "worst" in expected else ""
     common.say(f"{what}{after}" if "decided" in answer else answer["why"])

@@ -33,6 +33,9 @@ from penstock.workload import Rates
 SAVED = 0.5
 """Seconds between two writings of the state where nothing was decided."""
 
+PROMPT = 5.0
+"""Seconds between two looks at whether somebody asks to stop, where looks at the system are further apart."""
+
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError)
 """What reading a document raises that others have written, or that is damaged."""
 
@@ -141,7 +144,7 @@ class Controller:
     def _replay(self) -> None:
         """Let an engine that has forgotten everything do again what it had done."""
         journal = list(self.state.journal)
-        while self.engine.now < self.state.at - 1e-9:
+        while self.engine.now < self.state.at - 1e-9 and not self._stop:
             self._wait(self._next(self.engine.now))
             self.totals = self.totals.after(self.engine.observe())
             while journal and journal[0][0] <= self.engine.now + 1e-9:
@@ -159,7 +162,16 @@ class Controller:
             if not self.engine.wait(max(due.at, self.engine.now)):
                 return False
             self._happen(due.event, len(self.scenario) - len(self._coming) - 1)
-        return self.engine.wait(until)
+        while self.engine.now + PROMPT < until and not self._stop:
+            if not self.engine.wait(self.engine.now + PROMPT):
+                return False
+            self._listen()
+        return not self._stop and self.engine.wait(until)
+
+    def _listen(self) -> None:
+        """Take what is asked for: to stop at once, all else at the next look."""
+        for request in self.folder.requests():
+            self._take(request)
 
     def _happen(self, event: Event, number: int) -> None:
         """Let an event of the scenario happen, and note where it cannot; a query waits for the next look."""
@@ -187,8 +199,7 @@ class Controller:
             return False
         if not self._wait(self._next(self.engine.now)):
             return False
-        for request in self.folder.requests():
-            self._take(request)
+        self._listen()
         asked, self._asked = self._asked, []
         turned = self.control.turn(self.engine, self.state, self.flow, asked)
         self.flow, self._last = turned.flow, turned
@@ -243,6 +254,7 @@ class Controller:
         # What is still under way when the engine stops is counted as well.
         self.engine.close()
         report = self.engine.report()
+        self.totals = self.totals.counted_by(report)
         self._save(self._last, over=True)
         self._decline()
         return {
@@ -254,8 +266,7 @@ class Controller:
 
     def _decline(self) -> None:
         """Answer what was asked for and is not decided: it will not be any more."""
-        for request in self.folder.requests():
-            self._take(request)
+        self._listen()
         asked, self._asked = self._asked, []
         for identity in (each.identity for each in asked if each.identity is not None):
             self.folder.reply(identity, {"done": False, "why": "the controller ends, and nothing was changed"})
@@ -347,7 +358,7 @@ def drained(given: Document) -> Proposing:
             policy="drain",
             plan=Plan(placement=moves),
             why=f"{host} is to become empty: {counted(len(moves), 'operator')} to leave",
-            expected={"worst": now.worst(now.where(moves))} if now.ready else {},
+            expected={**({"worst": now.worst(now.where(moves))} if now.ready else {}), "pause": now.goals.pause},
             drain=(host,),
             asked=True,
             dry=bool(given.get("dry")),
@@ -372,13 +383,13 @@ def moved(given: Document) -> Proposing:
             raise Infeasible(f"{host!r} is to become empty: what comes there would leave again")
         moves = now.together({name: host})
         told = now.ready and here not in now.seen.down
-        expected = {"worst": now.worst(now.where(moves)), "otherwise": now.worst()} if told else {}
+        then = {"worst": now.worst(now.where(moves)), "otherwise": now.worst()} if told else {}
         return Proposal(
             policy="move",
             plan=Plan(placement=moves),
             why=f"asked to move {name} from {here} to {host}"
             + (f", with {', '.join(sorted(set(moves) - {name}))}, which share its query" if len(moves) > 1 else ""),
-            expected=expected,
+            expected={**then, "pause": now.goals.pause},
             asked=True,
             dry=bool(given.get("dry")),
         )

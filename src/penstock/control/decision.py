@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from penstock.control.line import Came, Decided, Line, Move, Seen
+from penstock.control.line import Decided, Line, Move, Seen
 from penstock.control.policies.base import Proposal
 from penstock.control.situation import Situation
 from penstock.steering import Applied, Observation, Plan, Refused
@@ -86,20 +86,3 @@ def decision(now: Situation, found: Proposal, applied: Applied | None, wrong: tu
         "expected": {name: float(value) for name, value in found.expected.items()},
         "came": None,
     }
-
-
-def came(line: Line, seen: Observation, worst: float | None) -> Line:
-    """Return the line with what came of it: how things stand now, and the worst latency since (s)."""
-    now = seen_of(seen)
-    moves = line["decided"].get("moves", ())
-    there = sum(seen.placement.get(move["operator"]) == move["to"] for move in moves)
-    found: Came = {
-        "time": seen.at,
-        "worst": worst,
-        "p99": now["p99"],
-        "waiting": now["waiting"],
-        "busy": max((share for share in now["busy"].values() if share is not None), default=None),
-    }
-    if moves:
-        found["moved"] = there
-    return {**line, "came": found}

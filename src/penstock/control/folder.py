@@ -197,6 +197,14 @@ class Folder:
             return []
         return [row for line in lines if (row := decision_in(line)) is not None]
 
+    def decisions(self, known: Document) -> list[Document]:
+        """Return all decisions: those of the history, and those of which the state file knows not yet what came.
+
+        Of a decision that settles just now the history knows before the state does.
+        """
+        told, still = known.get("told"), known.get("state", {}).get("open", ())
+        return [*self.history()[:told], *(row[0] for row in still)]
+
     def requests(self) -> list[Request]:
         """Take what was asked for; what shows a wrong token is answered with a refusal, and nothing else happens."""
         token, found = self._token(), []
@@ -220,7 +228,7 @@ class Folder:
         _replace(self.path / "replies" / f"{identity}.json", to_json(dict(document)))
 
     def ask(self, kind: str, given: Document, patience: float = 30.0) -> Document:
-        """Ask the controller that runs here, and return its answer.
+        """Ask the controller that runs here, and return its answer; it looks for requests once a period.
 
         Raises
         ------
@@ -237,6 +245,8 @@ class Folder:
             token = (self.path / "token").read_text().strip()
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", file=str(self.path / "token")) from None
+        every = ((self.read() or {}).get("status") or {}).get("every", 0.0)
+        patience = max(patience, 2 * every)
         identity = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
         request = self.path / "requests" / f"{identity}.json"
         _replace(request, json.dumps({**given, "kind": kind, "token": token}))

@@ -10,13 +10,14 @@ import attrs
 import numpy as np
 
 from penstock.cluster import base_name
-from penstock.control.decision import came, decision
+from penstock.control.decision import decision
 from penstock.control.engine import Engine
 from penstock.control.flow import Flow
 from penstock.control.goals import Goals
 from penstock.control.line import Line
 from penstock.control.policies.base import Policy, Proposal
 from penstock.control.policies.drain import drain
+from penstock.control.settling import Open
 from penstock.control.situation import Situation
 from penstock.control.state import State, plan_document
 from penstock.control.verify import wrong
@@ -96,7 +97,7 @@ class Control:
                 lines.append(decision(now, attrs.evolve(found, plan=plan), applied, faults))
             if asker is not None and asker.identity is not None:
                 answers[asker.identity] = {"done": begun or emptied, **lines[-1]}
-        opened = (*state.open, *((line, None) for line in lines))
+        opened = (*state.open, *map(Open, lines))
         return Turned(attrs.evolve(state, open=opened), seen, flow, answers, bool(lines), later)
 
     def situation(self, state: State, seen: Observation, flow: Flow) -> tuple[Situation, State]:
@@ -111,16 +112,10 @@ class Control:
 
     def settled(self, state: State, seen: Observation, *, last: bool = False) -> tuple[State, list[Line]]:
         """Return the lines of which it is known what came, and the state without them; ``last``: all of them."""
-        worst = max((row.worst for row in seen.latency.values() if row.worst is not None), default=None)
-        still, done = [], []
-        for line, before in state.open:
-            since = [value for value in (before, worst if seen.at > line["time"] else None) if value is not None]
-            highest = max(since, default=None)
-            if last or seen.at >= line["time"] + self.window:
-                done.append(came(line, seen, highest))
-            else:
-                still.append((line, highest))
-        return attrs.evolve(state, open=tuple(still)), done
+        opened = [each.after(seen) for each in state.open]
+        done = [each for each in opened if last or each.settled(seen, self.window)]
+        still = tuple(each for each in opened if each not in done)
+        return attrs.evolve(state, open=still), [each.came(seen) for each in done]
 
 
 @attrs.frozen(eq=False)

@@ -9,8 +9,8 @@ import attrs
 
 from penstock.cluster import Host
 from penstock.control.knowledge import Knowledge
-from penstock.control.line import Line
 from penstock.control.policies.base import Proposal
+from penstock.control.settling import Open
 from penstock.files import Document
 from penstock.network import network_document, read_network_document
 from penstock.steering import Applied, Observation, Plan
@@ -41,7 +41,7 @@ class State:
     moves
         Those that were begun: time, operator, from, to.
     open
-        Lines of decisions of which it is not yet known what came, each with the worst latency since.
+        Decisions of which it is not yet known what came.
     journal
         Plans that were applied, with their times, for engines that are rebuilt by doing everything again.
     """
@@ -54,7 +54,7 @@ class State:
     draining: frozenset[str] = frozenset()
     decisions: int = 0
     moves: tuple[Moved, ...] = ()
-    open: tuple[tuple[Line, float | None], ...] = ()
+    open: tuple[Open, ...] = ()
     journal: tuple[tuple[float, Document], ...] = ()
 
     def after(self, found: Proposal, plan: Plan, applied: Applied, seen: Observation, *, journaled: bool) -> State:
@@ -88,7 +88,9 @@ class State:
     def document(self) -> Document:
         """Return it for the state file."""
         plain = {field.name: getattr(self, field.name) for field in attrs.fields(State)}
-        return {**plain, "version": VERSION, "known": self.known.document(), "draining": sorted(self.draining)}
+        still = [each.document() for each in self.open]
+        known = self.known.document()
+        return {**plain, "version": VERSION, "known": known, "draining": sorted(self.draining), "open": still}
 
     @classmethod
     def read(cls, document: Document) -> State:
@@ -102,7 +104,7 @@ class State:
             draining=frozenset(document["draining"]),
             decisions=document["decisions"],
             moves=tuple(document["moves"]),
-            open=tuple((row[0], row[1]) for row in document["open"]),
+            open=tuple(Open(line, worst, frozenset(there)) for line, worst, there in document["open"]),
             journal=tuple((row[0], row[1]) for row in document["journal"]),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -28,18 +29,23 @@ class Decisions:
         self._open: list[Document] = []
         self._history = Lines(folder / "history.jsonl")
         self._lines = 0
+        self._told: int | None = None
         self._seen = 0
         self.count = 0
         """Decisions there were, also those that are forgotten."""
 
     def look(self) -> list[Document] | None:
         """Return all decisions, the oldest first; None if nothing is new."""
-        fresh, still = self._fresh(), self._unsettled()
-        if not fresh and still == self._open:
+        before = self._told, self._open
+        fresh = self._fresh()
+        self._unsettled()
+        if not fresh and (self._told, self._open) == before:
             return None
-        self.count = self._lines + len(still)
-        self._settled, self._open = [*self._settled, *fresh][-MOST:], still
-        return [*self._settled, *self._open]
+        self._settled = [*self._settled, *fresh][-MOST:]
+        # Of a decision that settles just now the history knows before the state does.
+        early = 0 if self._told is None else max(self._lines - self._told, 0)
+        self.count = self._lines - early + len(self._open)
+        return [*self._settled[: len(self._settled) - early], *self._open]
 
     def _fresh(self) -> list[Document]:
         lines = self._history.look()
@@ -49,14 +55,11 @@ class Decisions:
         self._lines += len(fresh)
         return fresh
 
-    def _unsettled(self) -> list[Document]:
+    def _unsettled(self) -> None:
         path = self.folder / "state.json"
-        try:
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             when = path.stat().st_mtime_ns
-            if when == self._seen:
-                return self._open
-            found = [row[0] for row in json.loads(path.read_bytes())["state"]["open"]]
-            self._seen = when
-        except (OSError, ValueError, LookupError, TypeError):
-            return self._open
-        return found
+            if when != self._seen:
+                known = json.loads(path.read_bytes())
+                self._open, self._told = [row[0] for row in known["state"]["open"]], known.get("told")
+                self._seen = when

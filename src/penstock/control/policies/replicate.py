@@ -42,7 +42,8 @@ class Replicate:
             return Proposal(
                 policy="replicate",
                 plan=Plan(placement=moves),
-                why=f"{', '.join(dead)} is down: {counted(len(moves), 'operator')} to start where most room is{rest}",
+                why=f"{', '.join(dead)} {'is' if len(dead) == 1 else 'are'} down: {counted(len(moves), 'operator')} to "
+                f"start where most room is{rest}",
                 expected={**worst, "single": float(len(single))},
             )
         found = self._shed(now) if replicated(now) and now.ready else None
