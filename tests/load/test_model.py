@@ -146,6 +146,26 @@ def test_host_load_and_link_traffic_by_hand() -> None:
     assert {pair: row.tolist() for pair, row in model.link_traffic(placement).items()} == {("h1", "h2"): [10]}
 
 
+def test_drops_by_hand() -> None:
+    """What a stream drops costs nothing behind it; a link carries what the reader that keeps more of it does."""
+    graph = network(
+        {
+            "u": {"kind": "map", "input": "s", "cost": 0.1, "selectivity": 0.5},
+            "a": {"kind": "map", "input": "u", "cost": 1.0},
+            "b": {"kind": "map", "input": "u", "cost": 2.0},
+        },
+        ("s",),
+        t="a",
+    )
+    model = load_model(graph, Rates.of(1.0, {"s": [10]}), {"s->u": 0.8, "u->a": 0.5, "u->b": 0.25, "u#2->a": 0.0})
+    arrivals = dict(zip(model.stream_index, model.arrivals[:, 0].tolist(), strict=True))
+    assert arrivals == pytest.approx({"s->u": 8, "u->a": 2, "u->b": 1, "a->t": 2})
+    assert model.load[:, 0].tolist() == pytest.approx([0.8, 2, 2])
+    assert model.coefficients[:, 0].tolist() == pytest.approx([0.08, 0.2, 0.2])
+    traffic = model.link_traffic({"u": "h1", "a": "h2", "b": "h2"})
+    assert {pair: row.tolist() for pair, row in traffic.items()} == {("h1", "h2"): [pytest.approx(2)]}
+
+
 def test_link_traffic_of_ends_and_routes_by_hand() -> None:
     """Sources and sinks with a host use links, routed streams to one host add up, and so do several writers."""
     graph = parse_network(

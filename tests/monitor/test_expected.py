@@ -54,6 +54,19 @@ def test_drops_make_it_fit() -> None:
     assert np.prod([*shed["keep"].values()]) == pytest.approx(0.95 / 4)
 
 
+def test_drops_count_where_mace_answers() -> None:
+    """What is dropped waits nowhere, also where hosts work row by row: told to drop, nothing is late."""
+    here = attrs.evolve(setting(), statistics=attrs.evolve(setting().statistics, hosts={}))
+    asked = Question(rates={"clicks": 2000.0})
+    full = what_if(here, asked, USUAL, batches=False)
+    assert full["model"] == "mace"
+    assert full["latency"]["worst"] > 20
+    for question in (attrs.evolve(asked, shed=True), attrs.evolve(asked, keep={"clicks->views": 0.0})):
+        found = what_if(here, question, USUAL, batches=False)
+        assert found["fits"]
+        assert found["latency"]["worst"] == pytest.approx(0, abs=1e-6)
+
+
 def test_short_triggers_do_not_drop_everything() -> None:
     """Where the overhead outlasts the trigger, half of a host's time is left for rows, at its factor and its quota."""
     here = setting()

@@ -118,13 +118,14 @@ class LoadModel:
                     for end in places.get(stream.reader, ()):
                         if start != end:
                             pair = (start, end)
-                            crossings[pair] = crossings[pair] + series if routed and pair in crossings else series
+                            before = crossings.get(pair, np.zeros_like(series))
+                            crossings[pair] = before + series if routed else np.maximum(before, series)
             for pair, series in crossings.items():
                 traffic[pair] = traffic[pair] + series if pair in traffic else series
         return dict(sorted(traffic.items()))
 
 
-def load_model(network: Network, rates: Rates) -> LoadModel:
+def load_model(network: Network, rates: Rates, keep: Mapping[str, float] | None = None) -> LoadModel:
     """Compute the load model.
 
     Parameters
@@ -133,6 +134,8 @@ def load_model(network: Network, rates: Rates) -> LoadModel:
         Every operator needs a cost; a missing selectivity is 1.
     rates
         Of exactly the network's sources.
+    keep
+        Keep fractions by stream: what is dropped is on no stream. One that is not named keeps everything.
 
     Raises
     ------
@@ -147,10 +150,11 @@ def load_model(network: Network, rates: Rates) -> LoadModel:
     slopes = np.zeros((len(network.streams), len(rates.sources)))
     load = np.zeros((len(network.operators), rates.periods))
     coefficients = np.zeros((len(network.operators), len(rates.sources)))
+    passed = {stream.name: stream.share * (keep or {}).get(stream.name, 1.0) for stream in network.streams}
     for position, source in enumerate(rates.sources):
         for stream in network.outputs(source):
-            arrivals[index[stream.name]] = rates.values[position]
-            slopes[index[stream.name], position] = 1.0
+            arrivals[index[stream.name]] = passed[stream.name] * rates.values[position]
+            slopes[index[stream.name], position] = passed[stream.name]
     with np.errstate(over="ignore", invalid="ignore"):
         for row, operator in enumerate(network.operators.values()):
             inputs = [index[stream.name] for stream in network.inputs(operator.name)]
@@ -159,8 +163,8 @@ def load_model(network: Network, rates: Rates) -> LoadModel:
             coefficients[row] = cost @ slopes[inputs]
             rate, slope = _output(operator, arrivals[inputs], slopes[inputs])
             for stream in network.outputs(operator.name):
-                arrivals[index[stream.name]] = stream.share * rate
-                slopes[index[stream.name]] = stream.share * slope
+                arrivals[index[stream.name]] = passed[stream.name] * rate
+                slopes[index[stream.name]] = passed[stream.name] * slope
     for matrix in (arrivals, slopes, load, coefficients):
         if not matrix.max(initial=0.0) < HUGE:
             raise _too_large(network, matrix, streams=matrix is arrivals or matrix is slopes)

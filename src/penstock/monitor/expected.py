@@ -47,7 +47,7 @@ class Expected:
     Attributes
     ----------
     model
-        Its name: ``microbatch``, or ``mace`` of a large network, which leaves out batches and drops.
+        Its name: ``microbatch``, or ``mace`` of a large network, which leaves out batches.
     period
         Of all series (s), which begin with the rates.
     total, sinks
@@ -92,27 +92,28 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS, *, ba
     if setting.rates is None:
         raise InputError("needs the rates of the sources", at="rates")
     network = setting.statistics.complete(setting.network)
-    model = load_model(network, setting.rates)
+    kept = load_model(network, setting.rates, setting.keep)
     hosts = BatchHosts.of(setting.statistics, setting.cluster)
-    work = model.host_load(setting.placement, setting.cluster) * _factors(setting, hosts)[:, None]
+    work = kept.host_load(setting.placement, setting.cluster) * _factors(setting, hosts)[:, None]
     load = _busy(work, _fixed(setting, hosts)[:, None]) if batches else work
     if len(network.operators) > FOLLOWED or not batches:
-        told = mace(model, setting.placement, hosts.paced(setting.cluster), setting.statistics)
+        told = mace(kept, setting.placement, hosts.paced(setting.cluster), setting.statistics)
         return Expected(
-            model="mace", period=model.period, total=told.total, sinks=told.sinks, series=told.series,
+            model="mace", period=kept.period, total=told.total, sinks=told.sinks, series=told.series,
             low=told.series, high=told.series, load=load, spread=None,
         )  # fmt: skip
-    placed = hosts.placed(model, setting.placement, setting.keep)
+    # The model of batches drops by itself.
+    placed = hosts.placed(load_model(network, setting.rates), setting.placement, setting.keep)
     result = placed.run()
     _, latency, weight = result.whole()
     total = Quantiles.of(latency, weight)
     sinks = {name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()}
-    series = result.worst(model.period, model.rates.periods)
+    series = result.worst(kept.period, kept.rates.periods)
     found = placed.spread(rng, scheduled=network.scheduled, count=draws) if draws else None
     interval = None if found is None else found.around(total, sinks, series)
     return Expected(
         model="microbatch",
-        period=model.period,
+        period=kept.period,
         total=total,
         sinks=sinks,
         series=series,
