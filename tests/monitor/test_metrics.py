@@ -124,6 +124,23 @@ def test_queries_that_were_admitted_are_there(controlled: Path) -> None:
     assert 'penstock_sink_predicted_latency_seconds{sink="alarms",quantile="1"}' in told(view)
 
 
+def test_rows_count_once_however_many_copies_read_them(penstock: Any, tmp_path: Path, root: Path) -> None:
+    """Copies of an operator each read the whole stream: its rate, and what it counts, are those that entered."""
+    words = [f"{TWO}/network.toml", "--hosts", "3", "--rates", f"{TWO}/rates.csv", "--act", "--directory", tmp_path]
+    placed = "views=h1,views#2=h2,scored=h3,scored#2=h1,paid=h2,billed=h3"
+    done = penstock("control", *words, "--placement", placed, "--policy", "replicate", "--json")
+    assert done.code == 0, done.err
+    view = ControlledView(tmp_path)
+    view.look(0.0)
+    rates, offered = view.measured_rates(), view.setting.rates
+    assert rates is not None
+    assert offered is not None
+    for source in ("clicks", "buys"):
+        assert rates.of_source(source).mean() == pytest.approx(offered.of_source(source).mean(), rel=0.1)
+    rows = done.document["streams"]["clicks->views"]["arrived"]
+    assert told(view)['penstock_stream_rows_total{stream="clicks->views"}'] == pytest.approx(rows / 2, abs=1)
+
+
 def test_hosts_that_were_added_are_there(controlled: Path) -> None:
     """A host that a controller added during the run has its share and its backlog."""
     path = controlled / "control" / "state.json"

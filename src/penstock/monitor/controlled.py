@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,6 +62,7 @@ class ControlledView(View):
         self._seen: Document = {}
         self._waiting: dict[str, float] = {}
         self._placed: dict[str, str] = {}
+        self._copied: Counter[str] = Counter()
 
     def begun_anew(self) -> bool:
         """Return whether another run has begun in the folder."""
@@ -107,7 +109,9 @@ class ControlledView(View):
         if rows and not self._at:
             self.board.since = math.floor(rows[0]["since"] / self.board.step)
         for row in rows:
-            self._placed = row.get("placement", self._placed)
+            if "placement" in row:
+                self._placed = row["placement"]
+                self._copied = Counter(map(base_name, self._placed))
             self._follow(row, journal)
             self._take(row)
         return bool(rows)
@@ -139,7 +143,7 @@ class ControlledView(View):
             board.add_share(host, busy, begin, end)
         for series in ("arrived", "dropped"):
             for name, rows in row[series].items():
-                board.add_flow(series, name, rows, begin, end)
+                board.add_flow(series, name, rows / self._copies(name), begin, end)
         for name in {*row["waiting"], *self._waiting} & set(self.network.operators):
             more = row["waiting"].get(name, 0.0) - self._waiting.get(name, 0.0)
             if more:
@@ -150,6 +154,10 @@ class ControlledView(View):
             board.add_worst(float(row["worst"]), end)
         self._at = time
 
+    def _copies(self, stream: str) -> int:
+        """Return how many copies of its reader count the rows of a stream: each of them counts all."""
+        return max(1, self._copied[stream.partition("->")[2]])
+
     def _totals(self) -> Document:
         """Return what the controller counted; one that counts nothing tells the latency of its last period only."""
         found, totals = super()._totals(), self._seen.get("totals")
@@ -159,7 +167,7 @@ class ControlledView(View):
             row["rows"] = None if totals is None or told is None else told["count"]
             row["latency"] = {**row["latency"], **(told or {})}
         for name, row in (totals or {}).get("streams", {}).items():
-            arrived, dropped = row["arrived"], row["dropped"]
+            arrived, dropped = (round(row[key] / self._copies(name)) for key in ("arrived", "dropped"))
             found["streams"][name] = {
                 "arrived": arrived,
                 "delivered": arrived - dropped,
