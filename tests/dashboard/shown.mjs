@@ -1,5 +1,7 @@
-// The page's own scripts on a page that is not there: node shown.mjs FOLDER, which holds them beside about and live as JSON.
-// Prints the texts that they write, by the id of their element, and below "details" those of each operator.
+// The page's own scripts on a page that is not there: node shown.mjs FOLDER, which holds them beside about, what was live, one
+// after the other, and what is typed into the form by source before the last of it, as JSON.
+// Prints the texts that they write, by the id of their element, below "details" those of each operator, and below "form" what
+// stands in the form by source.
 import fs from "node:fs";
 import { pathToFileURL } from "node:url";
 
@@ -21,6 +23,12 @@ const page = {
   window: globalThis, document: anything(), setInterval: () => 0, requestAnimationFrame: draw => drawn.push(draw),
   location: { hash: "", pathname: "/" }, localStorage: { getItem: () => null },
 };
+// Of the form the inputs that a script writes are there.
+let inputs = [];
+elements["if-rates"] = {
+  set innerHTML(html) { inputs = [...html.matchAll(/data-source="([^"]*)"/g)].map(([, source]) => ({ dataset: { source }, value: "" })); },
+  querySelectorAll: () => inputs,
+};
 page.document.getElementById = id => elements[id] ??= anything();
 for (const name of ["matchMedia", "EventSource", "ResizeObserver", "sessionStorage", "history"]) page[name] = anything();
 Object.assign(globalThis, page);
@@ -30,9 +38,12 @@ const script = name => import(pathToFileURL(`${process.argv[2]}/${name}.js`));
 const { take } = await script("app"), { choose } = await script("network");
 const about = read("about");
 take("about", about);
-take("live", read("live"));
+const lives = read("lives"), last = lives.pop(), typed = read("typed");
+for (const live of lives) take("live", live);
+for (const input of inputs) input.value = typed[input.dataset.source] ?? input.value;
+take("live", last);
 drawn.forEach(draw => draw());
-const found = { details: {} };
+const found = { details: {}, form: Object.fromEntries(inputs.map(input => [input.dataset.source, input.value])) };
 for (const [id, element] of Object.entries(elements)) if (typeof element.textContent === "string") found[id] = element.textContent;
 for (const name of Object.keys(about.operators)) { choose(name); found.details[name] = elements.detail.innerHTML; }
 console.log(JSON.stringify(found));

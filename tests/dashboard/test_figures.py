@@ -14,7 +14,7 @@ import pytest
 from folders import BEGIN, Folder, setting
 
 from penstock.cluster import Placement
-from penstock.files import compact
+from penstock.files import Document, compact
 from penstock.load import OperatorStatistics, Statistics
 from penstock.monitor.run import RunView
 from penstock.monitor.view import View
@@ -31,8 +31,14 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="no Node is installed")
 
 def shown(view: View, now: float, folder: Path) -> dict[str, Any]:
     """Return the texts of a page that shows a view."""
+    return page_of(folder, view.about(), [view.live(now)], {})
+
+
+def page_of(folder: Path, about: Document, lives: list[Document], typed: dict[str, str]) -> dict[str, Any]:
+    """Return the texts of a page after what was live, one after the other; ``typed``: by source, before the last."""
     shutil.copytree(PAGE, folder)
-    for name, document in (("package", {"type": "module"}), ("about", view.about()), ("live", view.live(now))):
+    documents = {"package": {"type": "module"}, "about": about, "lives": lives, "typed": typed}
+    for name, document in documents.items():
         (folder / f"{name}.json").write_text(compact(document))
     assert NODE is not None
     done = subprocess.run([NODE, HERE / "shown.mjs", folder], capture_output=True, text=True, timeout=60, check=False)
@@ -98,3 +104,25 @@ def test_what_goes_out_of_a_split_is_all_of_it(view: RunView, tmp_path: Path) ->
     details = shown(view, BEGIN + 43, tmp_path / "page")["details"]
     assert "50 rows/s in · 25 rows/s out" in details["split"]
     assert "50 rows/s in · 25 rows/s out" in details["b"]
+
+
+def test_the_form_has_the_rates_that_came(tmp_path: Path) -> None:
+    """Where nobody told the rates, the form takes those that are measured, but for what somebody typed there."""
+    sources = [Source(name=name, format="nexmark") for name in ("clicks", "buys")]
+    operator = Operator(name="all", kind="union", inputs=("clicks", "buys"))
+    network = Network.of("shop", sources, [operator], [Sink(name="out", input="all")])
+    folder = Folder(
+        tmp_path / "run", attrs.evolve(setting(), network=network, placement=Placement({"all": "h1"}), rates=None)
+    )
+    view = RunView(folder.path)
+    view.look(BEGIN)
+    about, lives = view.about(), [view.live(BEGIN)]
+    counts = {"clicks->all": [200, 0], "buys->all": [100, 0]}
+    for number in range(10):
+        folder._batch("h1", (number, BEGIN + 2 * (number + 1), 0.5, 300), counts, {})
+    view.look(BEGIN + 22)
+    lives.append(view.live(BEGIN + 22))
+    assert view.about()["revision"] == about["revision"]
+    assert page_of(tmp_path / "early", about, lives[:1], {})["form"] == {"buys": "0", "clicks": "0"}
+    assert page_of(tmp_path / "late", about, lives, {})["form"] == {"buys": "50", "clicks": "100"}
+    assert page_of(tmp_path / "typed", about, lives, {"buys": "7"})["form"] == {"buys": "7", "clicks": "100"}

@@ -236,7 +236,6 @@ class View:
                     "columns": lanes.columns,
                     "rows": round(lanes.rows, 3),
                 },
-                "rates": self.usual_rates(),
                 "decisions": self.decisions[-500:],
                 "findings": self.findings,
                 "actions": list(self.actions),
@@ -273,6 +272,7 @@ class View:
                 "from": begin,
                 "length": end,
                 "series": series,
+                "usual": self.usual_rates(),
                 "totals": self._totals(),
             }
 

@@ -17,6 +17,7 @@ export function take(kind, document_) {
   if (kind === "about") return about(document_);
   if (kind === "beat" || !state.about || document_.revision !== state.about.revision) return;
   merge(document_);
+  forms.fillRates(document_.usual);
   schedule();
 }
 

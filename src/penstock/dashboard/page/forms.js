@@ -10,7 +10,7 @@ export function fill(next) {
   if (key === filled) return;
   filled = key;
   $("if-rates").innerHTML = next.sources.map(name =>
-    `<label>${escape(name)}<input type="number" name="rate" data-source="${escape(name)}" min="0" step="any" value="${Number((next.rates[name] ?? 0).toPrecision(3))}" required></label>`).join("");
+    `<label>${escape(name)}<input type="number" name="rate" data-source="${escape(name)}" min="0" step="any" required></label>`).join("");
   const options = (names, first = "") => first + names.map(name => `<option>${escape(name)}</option>`).join("");
   const form = $("if"), operators = Object.keys(next.operators), hosts = Object.keys(next.hosts);
   form.operator.innerHTML = options(operators, `<option value="">nothing</option>`);
@@ -19,6 +19,14 @@ export function fill(next) {
   act.operator.innerHTML = options(operators);
   act.host.innerHTML = options(hosts);
   $("answer").replaceChildren();
+}
+
+// The rates of a run may be known only after a while: what nobody has changed follows them.
+export function fillRates(usual) {
+  for (const input of $("if-rates").querySelectorAll("input")) {
+    if (input === document.activeElement || input.value !== (input.dataset.given ?? "")) continue;
+    input.value = input.dataset.given = String(Number((usual[input.dataset.source] ?? 0).toPrecision(3)));
+  }
 }
 
 const ACTIONS = { move: "Move an operator", drain: "Empty a host", stop: "Stop the controller and what it runs" };
