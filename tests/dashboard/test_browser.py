@@ -218,7 +218,7 @@ def test_decisions_are_shown_and_actions_done(page: Page, run: Folder) -> None:
         expect(page.locator("#acted")).to_contain_text("needs the token")
         page.locator("#act button").click()
         page.locator("#ask-token input").fill("right")
-        page.locator("#confirm button.main").click()
+        page.locator("#ask-token input").press("Enter")
         expect(page.locator("#preview")).to_contain_text("Moves scored from h2 to h1")
         assert [each["dry"] for each in controller.asked] == [True]
         page.locator("#confirm button.quiet").click()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -50,6 +51,15 @@ def test_the_page_needs_no_network(client: TestClient) -> None:
         text = file.read_text()
         assert "https://" not in text, file.name
         assert client.get(f"/static/{file.name}").status_code == 200
+
+
+def test_enter_means_yes(client: TestClient) -> None:
+    """Of each form the only button that submits is the main one: it is what Enter in a field presses."""
+    forms = re.findall(r"<form.*?</form>", client.get("/").text, re.DOTALL)
+    assert len(forms) == 3
+    for form in forms:
+        submits = [tag for tag in re.findall(r"<button[^>]*>", form) if 'type="button"' not in tag]
+        assert ['class="main"' in tag for tag in submits] == [True]
 
 
 def test_documents_are_json(client: TestClient) -> None:

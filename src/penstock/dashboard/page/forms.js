@@ -112,6 +112,8 @@ export function listen() {
 }
 
 function listenToActions() {
+  // It submits nothing: Enter in a field presses the first button that does.
+  $("confirm").querySelector(".quiet").addEventListener("click", () => $("confirm").close());
   $("act").addEventListener("submit", act);
   $("act").kind.addEventListener("change", () => {
     for (const label of $("act").querySelectorAll("[data-for]")) label.hidden = !label.dataset.for.split(" ").includes($("act").kind.value);
