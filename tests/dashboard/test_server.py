@@ -202,7 +202,8 @@ def test_ports_that_are_none_are_refused(
 def test_strange_names_are_refused(watcher: Watcher) -> None:
     """Whoever reaches us by a name that is not ours is sent away: it may be a web page from elsewhere."""
     app = make_app(watcher)
-    assert TestClient(app, base_url="http://evil.example").get("/api/about").status_code == 403
+    for name in ("evil.example", "testserver"):
+        assert TestClient(app, base_url=f"http://{name}").get("/api/about").status_code == 403
     assert TestClient(app, base_url="http://localhost:1").get("/api/about").status_code == 200
     assert TestClient(make_app(watcher, names=()), base_url="http://evil.example").get("/").status_code == 200
 

@@ -21,7 +21,7 @@ from penstock.files import Document, plain, suggest
 from penstock.monitor import Question, View
 from penstock.monitor.exposition import exposition
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1", "testserver")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Names by which a page on this machine may ask; others are refused: a web page elsewhere may have our address."""
 
 HEADERS = {
