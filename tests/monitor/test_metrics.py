@@ -122,6 +122,11 @@ def test_queries_that_were_admitted_are_there(controlled: Path) -> None:
     assert work is not None
     work()
     assert 'penstock_sink_predicted_latency_seconds{sink="alarms",quantile="1"}' in told(view)
+    rows = [json.loads(line) for line in (controlled / "control" / "periods.jsonl").read_text().splitlines()]
+    changed = max(row["since"] for row in rows if "placement" in row)
+    predicted = view.live(0.0)["series"]["predicted"]
+    assert changed > 0
+    assert [value is None for value in predicted[: int(changed) + 2]] == [True] * int(changed) + [False] * 2
 
 
 def test_rows_count_once_however_many_copies_read_them(penstock: Any, tmp_path: Path, root: Path) -> None:

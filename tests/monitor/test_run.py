@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import attrs
@@ -242,6 +243,69 @@ def test_operators_that_move_are_followed(tmp_path: Path) -> None:
     assert h1.sum() == pytest.approx(4 * 0.3 + 2 * 0.5, abs=0.01)
 
 
+def moved(folder: Folder, when: float) -> None:
+    """Let all operators of a run be on one host from a time on (s since the epoch)."""
+    units = [{"name": "h1", "host": "h1"}, {"name": "h2", "host": "h1"}]
+    run = {"network": "shop", "run": "1", "placement": {"views": "h1", "scored": "h1"}, "units": units}
+    folder.write("run.json", run)
+    os.utime(folder.path / "run.json", (when, when))
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_nothing_is_predicted_before_the_last_move(tmp_path: Path, told: bool) -> None:
+    """The placement of now predicts what came since it is so, with the rates of then, and a note says since when."""
+    what = setting() if told else attrs.evolve(setting(), rates=None)
+    folder = Folder(tmp_path)
+    folder.write("about.json", what.document())
+    view = RunView(tmp_path)
+    folder.grow(30)
+    view.look(BEGIN + 30)
+    stale = view.needs_expecting(BEGIN + 30)
+    moved(folder, BEGIN + 41)
+    view.look(BEGIN + 61)
+    assert stale is not None
+    stale()
+    assert "predicted" not in view.live(BEGIN + 61)["series"]
+    work = view.needs_expecting(BEGIN + 61)
+    assert work is not None
+    work()
+    live = view.live(BEGIN + 61)
+    predicted, load = live["series"]["predicted"], live["series"]["load"][0]
+    assert set(predicted[:41]) == set(load[:41]) == {None}
+    assert None not in (predicted[41], load[41])
+    # In the last third the rate is no longer doubled.
+    assert load[45] == pytest.approx(100 * 0.001 + 50 * 0.004 + 0.1 / 2, rel=0.02 if told else 0.3)
+    assert any("begins 41 s after the run did" in note for note in view.about()["notes"])
+
+
+def test_a_run_that_ended_when_it_changed_has_no_prediction(tmp_path: Path) -> None:
+    """Where no rates came after a change, nothing is predicted."""
+    folder = Folder(tmp_path)
+    folder.grow(30)
+    moved(folder, BEGIN + 60)
+    view = RunView(tmp_path)
+    view.look(BEGIN + 61)
+    assert view.needs_expecting(BEGIN + 61) is None
+
+
+def test_why_nothing_is_predicted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the model refuses, pages get the reason with the next look."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise InputError("too large")
+
+    Folder(tmp_path).grow(5)
+    view = RunView(tmp_path)
+    view.look(BEGIN + 12)
+    before, work = view.about(), view.needs_expecting(BEGIN + 12)
+    assert work is not None
+    monkeypatch.setattr("penstock.monitor.view.expect", refused)
+    work()
+    after = view.about()
+    assert after["revision"] > before["revision"]
+    assert after["notes"] == [*before["notes"], "No prediction: too large"]
+
+
 def test_the_newest_run_is_found(tmp_path: Path) -> None:
     """Of several runs below a folder the one that was begun last is shown."""
     import os
@@ -299,7 +363,7 @@ def test_a_source_is_as_fast_as_its_fullest_reader(tmp_path: Path) -> None:
     before = view.usual_rates()
     late = Operator(name="a_late", kind="filter", inputs=("clicks",), where="kind = 'view'")
     sinks = [*NETWORK.sinks.values(), Sink(name="more", input="a_late")]
-    view.grow(Network.of("shop", NETWORK.sources.values(), [late, *NETWORK.operators.values()], sinks))
+    view.grow(Network.of("shop", NETWORK.sources.values(), [late, *NETWORK.operators.values()], sinks), when=BEGIN)
     rates = view.measured_rates()
     assert rates is not None
     assert rates.of_source("clicks").mean() > 0.5 * before["clicks"]

@@ -125,7 +125,7 @@ class ControlledView(View):
         grown = [plan["network"] for plan in plans if _runs(plan["network"], running)]
         if hosts or (grown and len(grown[-1]["operators"]) > len(self.network.operators)):
             network = read_network_document(grown[-1]) if grown else self.network
-            self.grow(network, [hosts[name] for name in sorted(hosts)])
+            self.grow(network, [hosts[name] for name in sorted(hosts)], when=float(row["since"]))
 
     def _take(self, row: Document) -> None:
         board, begin = self.board, float(row["since"])
@@ -136,9 +136,7 @@ class ControlledView(View):
         placed = {base_name(name): host for name, host in sorted(self._placed.items(), reverse=True)}
         placed = {**self.setting.placement, **{n: h for n, h in placed.items() if n in self.network.operators}}
         if placed != dict(self.setting.placement):
-            self.setting = attrs.evolve(self.setting, placement=Placement(placed))
-            self._expected = None
-            self.revision += 1
+            self.change(attrs.evolve(self.setting, placement=Placement(placed)), when=begin)
         for host, busy in row["busy"].items():
             board.add_share(host, busy, begin, end)
         for series in ("arrived", "dropped"):

@@ -114,16 +114,15 @@ class RunView(View):
         units = run.get("units", ())
         self._host = {unit["name"]: unit["host"] for unit in units}
         grown, placement = run.get("grown"), dict(run["placement"])
+        when = self.reader.written / 1e9
         if grown is not None:
             for unit in units:
                 for name in unit["operators"]:
                     placement.setdefault(base_name(name), unit["host"])
             if len(grown["operators"]) > len(self.network.operators):
-                self.grow(read_network_document(grown))
+                self.grow(read_network_document(grown), when=when)
         if dict(self.setting.placement) != placement:
-            self.setting = attrs.evolve(self.setting, placement=Placement(placement))
-            self._expected = None
-            self.revision += 1
+            self.change(attrs.evolve(self.setting, placement=Placement(placement)), when=when)
 
     def act(self, kind: str, given: Document) -> Document:
         """Ask the controller for something; see `penstock.control.folder.Folder.ask`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -18,7 +18,7 @@ from penstock.load import Statistics
 from penstock.load.setting import Setting
 from penstock.monitor.board import Board, summary, tail
 from penstock.monitor.expected import FOLLOWED, OVERLOAD_ONLY, Expected, Question, expect, uncosted, what_if
-from penstock.monitor.periods import highest, mean
+from penstock.monitor.periods import WITHIN, highest, mean
 from penstock.network import Network
 from penstock.network.model import Operator
 from penstock.pictures.lanes import lay_out
@@ -91,6 +91,8 @@ class View:
         """Hosts of which nobody tells how many rows wait for them."""
         self.notes: list[str] = []
         self.lock = threading.RLock()
+        self._changed = -math.inf
+        """When what is deployed changed last (s since the epoch): what is expected holds from then on."""
         self._expected: Expected | None = None
         self._expected_from = 0.0
         self._expected_at = -math.inf
@@ -115,15 +117,19 @@ class View:
         """What runs."""
         return self.setting.network
 
-    def grow(self, network: Network, hosts: Sequence[Host] = ()) -> None:
-        """Take in a network that has more than before, and hosts that were added."""
+    def grow(self, network: Network, hosts: Sequence[Host] = (), *, when: float) -> None:
+        """Take in a network that has more than before from a time on (s since the epoch), and hosts that were added."""
         before = self.setting
         cluster = before.cluster.having([*before.cluster.hosts.values(), *hosts])
         rates = before.rates
         if rates is not None and not set(network.sources) <= set(rates.sources):
             rates = None  # nobody told the rates of a source that came later; those that are measured hold
-        self.setting = attrs.evolve(before, network=network, cluster=cluster, rates=rates)
         self.board.widen([stream.name for stream in network.streams], cluster.hosts, network.sinks)
+        self.change(attrs.evolve(before, network=network, cluster=cluster, rates=rates), when=when)
+
+    def change(self, setting: Setting, *, when: float) -> None:
+        """Take in what is deployed from a time on (s since the epoch): what was expected until now holds no longer."""
+        self.setting, self._changed = setting, when
         self._expected, self._wrong = None, None
         self.revision += 1
 
@@ -138,27 +144,37 @@ class View:
             return None
         with self.lock:
             self._expected_at = now
-            begin = self.begin or 0.0
-            setting = self.setting
-            if not told:
-                rates = self.measured_rates()
-                if rates is None:
-                    return None
-                begin, setting = self.board.start + rates.start, attrs.evolve(setting, rates=rates)
+            setting, (begin, rates) = self.setting, self._rates_to_come()
+            if rates is None:
+                return None
 
         def work() -> None:
+            found, wrong = None, None
             try:
-                found = expect(setting, np.random.default_rng(0), batches=self.batches)
+                found = expect(attrs.evolve(setting, rates=rates), np.random.default_rng(0), batches=self.batches)
             except PenstockError as error:
-                self._wrong = str(error)
-                return
+                wrong = str(error)
             with self.lock:
-                if setting.network is not self.network:
-                    return  # a query came meanwhile: what was expected leaves it out
-                self._expected, self._expected_from = found, begin
+                if setting is not self.setting:
+                    return  # it changed meanwhile: what was expected is of what was there before
+                self._expected, self._expected_from, self._wrong = found, begin, wrong
                 self.board.changed = self.board.first
+                if wrong is not None:
+                    self.revision += 1  # a note says so
 
         return work
+
+    def _rates_to_come(self) -> tuple[float, Rates | None]:
+        """Return when the rates begin (s since the epoch) under which what is deployed now is, and the rates, if any.
+
+        They are those that were told, or else those that were measured.
+        """
+        begin, rates = self.begin or 0.0, self.setting.rates
+        if rates is None and (rates := self.measured_rates()) is not None:
+            begin = self.board.start + rates.start
+        if rates is None or begin >= self._changed:
+            return begin, rates
+        return self._changed, later(rates, self._changed - begin)
 
     def measured_rates(self) -> Rates | None:
         """Return the rates of the sources over the window, as far as they came; None before anything did."""
@@ -191,16 +207,6 @@ class View:
             network, cluster, setting = self.network, self.setting.cluster, self.setting
             known = setting.statistics.complete(network)
             lanes = lay_out(network, setting.placement, list(cluster.hosts))
-            missing = uncosted(network, setting.statistics)
-            notes = [*self.notes]
-            if missing:
-                notes.append(f"No prediction: the cost of {', '.join(missing[:3])} is unknown.")
-            elif self._wrong:
-                notes.append(f"No prediction: {self._wrong}")
-            elif not self.batches:
-                notes.append(OVERLOAD_ONLY)
-            elif len(network.operators) > FOLLOWED:
-                notes.append(f"The network is large, so batches are left out of the prediction. {OVERLOAD_ONLY}")
             return {
                 "revision": self.revision,
                 "kind": self.kind,
@@ -239,8 +245,25 @@ class View:
                 "decisions": self.decisions[-500:],
                 "findings": self.findings,
                 "actions": list(self.actions),
-                "notes": notes,
+                "notes": [*self.notes, *self._of_prediction()],
             }
+
+    def _of_prediction(self) -> Iterator[str]:
+        """Yield what to know about what is predicted, or why nothing is."""
+        missing = uncosted(self.network, self.setting.statistics)
+        if missing:
+            yield f"No prediction: the cost of {', '.join(missing[:3])} is unknown."
+            return
+        if self._wrong:
+            yield f"No prediction: {self._wrong}"
+            return
+        if not self.batches:
+            yield OVERLOAD_ONLY
+        elif len(self.network.operators) > FOLLOWED:
+            yield f"The network is large, so batches are left out of the prediction. {OVERLOAD_ONLY}"
+        if self.begin is not None and self._changed > self.begin:
+            since = self._changed - self.begin
+            yield f"The prediction begins {since:.0f} s after the run did: then what is deployed changed last."
 
     def live(self, now: float, begin: int = 0) -> Document:
         """Return what is measured and expected, from a bin of the window on."""
@@ -385,6 +408,16 @@ def _operator(operator: Operator, known: Statistics) -> Document:
         "routes": operator.route is not None,
         **{key: value for key, value in said.items() if value is not None},
     }
+
+
+def later(rates: Rates, seconds: float) -> Rates | None:
+    """Return the rates from some seconds after their beginning on, over periods of the same length; None: it is all."""
+    first = seconds / rates.period
+    edges = first + np.arange(math.ceil(rates.periods - first - WITHIN) + 1, dtype=np.float64)
+    if edges.size <= 1:
+        return None
+    values = dict(zip(rates.sources, mean(rates.values, edges), strict=True))
+    return Rates.of(rates.period, values, rates.start + seconds)
 
 
 def bins_for(streams: int, bins: int) -> int:

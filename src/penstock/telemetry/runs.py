@@ -42,7 +42,8 @@ class RunReader:
         if run is None:
             raise InputError("no run is in this folder", file=folder, hint="name the --directory of a penstock run")
         self.run = run
-        self._written = 0
+        self.written = 0
+        """When what runs now was written (ns since the epoch), as it was read last."""
         self._next: dict[str, int] = {}
         self._noted: dict[tuple[str, str], int] = {}
 
@@ -52,9 +53,9 @@ class RunReader:
             when = (self.folder / "run.json").stat().st_mtime_ns
         except FileNotFoundError:
             return None
-        if when == self._written:
+        if when == self.written:
             return None
-        self._written = when
+        self.written = when
         return self._run()
 
     def _run(self) -> Document | None:
