@@ -344,8 +344,28 @@ def test_an_ended_run_fits_its_window(tmp_path: Path) -> None:
     live = view.live(BEGIN + 10_000)
     assert live["step"] == 5.0
     assert live["start"] <= BEGIN
-    arrived = view.board.totals[0, view.board.streams.index("clicks->views")]
-    assert arrived == sum(live["series"]["rates"][0]) * 5 or arrived == pytest.approx(397_000, rel=0.02)
+    place = view.board.streams.index("clicks->views")
+    assert view.board.totals[0, place] == pytest.approx(view.board.arrived[place].sum())
+    assert view.board.totals[0, place] == pytest.approx(397_000, rel=0.02)
+
+
+@pytest.mark.parametrize("early", [0.0003, 0.7])
+def test_rates_are_of_what_batches_have_told(tmp_path: Path, early: float) -> None:
+    """The second into which the last batch reaches has the rate of what is told of it, or none, as those behind it."""
+    folder = Folder(tmp_path, begin=BEGIN + early)
+    view = RunView(tmp_path)
+    folder.grow(5)
+    view.look(BEGIN + 12)
+    row = view.live(BEGIN + 12)["series"]["rates"][view.board.streams.index("clicks->views")]
+    assert row[1:10] == pytest.approx([100.0] * 9, rel=1e-3)
+    assert [rate is None for rate in row[10:]] == [early < 0.5, *[True] * (len(row) - 11)]
+    assert row[10] is None or row[10] == pytest.approx(100, rel=1e-3)
+    # What no batch has told of for a minute did not come.
+    view.board.slide(BEGIN + 100)
+    view.look(BEGIN + 100)
+    row = view.live(BEGIN + 100)["series"]["rates"][0]
+    assert row[12:40] == [0.0] * 28
+    assert row[42:] == [None] * (len(row) - 42)
 
 
 def test_a_copied_run_fits_its_window(tmp_path: Path) -> None:

@@ -128,6 +128,8 @@ class Board:
         """By host, when it worked (s since the epoch) as far as the window reaches: in order, apart from each other."""
         self.worst = np.full(bins, np.nan)
         self.tuples = np.zeros(bins)
+        self.until = np.full(len(self.streams), math.inf)
+        """By stream, until when it is known what arrived there (s since the epoch)."""
         self.waiting = np.zeros(len(self.streams))
         """Rows that waited on each stream when the window began."""
         self.totals = np.zeros((4, len(self.streams)), np.int64)
@@ -152,7 +154,7 @@ class Board:
         """Take in streams, hosts and sinks that came on the way; what is known of the others stays."""
         streams, hosts = list(streams), list(hosts)
         flows = np.array([self._stream.get(name, -1) for name in streams], np.int64)
-        for name in ("arrived", "dropped", "put", "taken", "waiting"):
+        for name in ("arrived", "dropped", "put", "taken", "waiting", "until"):
             setattr(self, name, _chosen(getattr(self, name), flows))
         self.totals = np.stack([_chosen(row, flows) for row in self.totals])
         self.busy = _chosen(self.busy, np.array([self._host.get(name, -1) for name in hosts], np.int64))
@@ -270,9 +272,23 @@ class Board:
         found: Array = self.waiting[:, None] + np.cumsum(self.put - self.taken, axis=1)
         return np.maximum(found, 0.0)
 
+    def know(self, until: float, stream: str | None = None) -> None:
+        """Note that all is told of what arrived on a stream, or on all of them, until a time (s since the epoch)."""
+        places = np.arange(len(self.streams)) if stream is None else np.array([self._stream[stream]])
+        later = places[self.until[places] < until]
+        if later.size:
+            self._touched(math.floor(self.until[later].min() / self.step) - self.first)
+            self.until[later] = until
+
     def rates(self) -> Array:
-        """Return the rows a second that arrived on each stream, array (streams, bins)."""
-        return self.arrived / self.step
+        """Return the rows a second that arrived on each stream, array (streams, bins).
+
+        A rate is that of the part of a bin of which it is known what arrived; NaN where that is less than half of it.
+        """
+        begin = self.step * np.arange(self.first, self.first + self.bins)
+        known = np.clip(self.until[:, None] - begin, 0.0, self.step)
+        least = self.step / 2
+        return np.where(known < least, np.nan, self.arrived / np.maximum(known, least))
 
     def keep(self) -> Array:
         """Return the share that each stream let through, array (streams, bins); NaN where nothing came."""

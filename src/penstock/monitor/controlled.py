@@ -148,6 +148,7 @@ class ControlledView(View):
                 stream = self.network.inputs(name)[0].name
                 board.add_flow("put" if more > 0 else "taken", stream, abs(more), end, end)
         self._waiting = row["waiting"]
+        board.until[:] = time
         if row["worst"] is not None:
             board.add_worst(float(row["worst"]), end)
         self._at = time

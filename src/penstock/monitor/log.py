@@ -64,6 +64,7 @@ class LogView(View):
         self.notes += [*found.warnings, *(f"skipped {line}" for line in found.skipped)]
         names = named_in(found)
         board.slide(end)
+        board.until[:] = begin
         self._late: dict[str, int] = {}
         self._output: dict[str, int] = {}
         for name, query in found.queries.items():
@@ -91,12 +92,14 @@ class LogView(View):
             stream = f"{source}->{operator}"
             board.add_flows("arrived", stream, rows, np.append(start[:1], start[:-1]), start)
             board.count(stream, int(rows.sum()), 0)
+            board.know(float(start[-1]), stream)
         main = f"{names.sources[name][0]}->{operator}" if names.sources[name] else out
         waited = np.diff(np.nan_to_num(batches.lag), prepend=0.0)
         board.add_flows("put", main, np.maximum(waited, 0.0), end, end)
         board.add_flows("taken", main, np.maximum(-waited, 0.0), end, end)
         board.waiting[board.streams.index(main)] += waited[end < board.start].sum()
         board.add_flows("arrived", out, np.nan_to_num(batches.output), start, end)
+        board.know(float(end.max()), out)
         host = names.hosts[query.log.app]
         self._count(names.sources[name], operator, sink, batches)
         if np.isnan(batches.lag).any():
@@ -147,6 +150,7 @@ class PlanView(View):
             unknown[:] = np.nan
         if rates is not None:
             board.slide(rates.duration - step / 2)
+            board.until[:] = rates.duration
             self._flow(rates)
 
     def _flow(self, rates: Rates) -> None:

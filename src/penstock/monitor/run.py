@@ -25,6 +25,9 @@ ACTIONS = ("move", "drain", "stop")
 QUIET = 30.0
 """Seconds without a batch after which a run counts as ended where nobody tells whether somebody holds its folder."""
 
+SILENT = 60.0
+"""Seconds after which a stream of which no batch has brought a row counts as one on which none came."""
+
 
 class RunView(View):
     """A run: what its queries read, how long their batches take, and when rows become visible.
@@ -56,6 +59,7 @@ class RunView(View):
         step = 1.0 if _held(folder / "lock") else step_of(_latest(folder) - begin, bins - 1)
         names = [stream.name for stream in network.streams]
         board = Board(names, setting.cluster.hosts, network.sinks, begin=begin, step=step, bins=bins)
+        board.until[:] = begin
         super().__init__("run", str(folder), setting, board)
         self.begin = self.reader.epoch
         self._host: dict[str, str] = {}
@@ -86,6 +90,7 @@ class RunView(View):
             self._decided()
             news = self.reader.look()
             self._take(news)
+            self.board.know((self.board.last + 1) * self.board.step - SILENT)
             self._enter(now)
             before = self.status
             self.status = self._status(now)
@@ -169,6 +174,8 @@ class RunView(View):
                 )
                 board.add_flow("arrived", stream.name, arrived, *span)
                 board.add_flow("dropped", stream.name, dropped, *span)
+                if arrived:  # sources may bring rows in lumps, and batches in between have none of them
+                    board.know(span[1], stream.name)
                 board.count(stream.name, arrived, dropped, int(batch.late.get(stream.name, 0)))
                 if self._waits(stream.writer, stream.reader, stream.share):
                     board.add_flow("taken", stream.name, arrived, end, end)

@@ -179,7 +179,7 @@ class View:
     def measured_rates(self) -> Rates | None:
         """Return the rates of the sources over the window, as far as they came; None before anything did."""
         board, length = self.board, self.board.length
-        total, rates = np.zeros(length), board.rates()[:, :length]
+        total, rates = np.zeros(length), np.nan_to_num(board.rates()[:, :length])
         rows: dict[str, Array] = {}
         for name in self.network.sources:
             # Every reader of a source sees all of it, but one that was admitted later only what came since.

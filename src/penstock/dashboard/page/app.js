@@ -102,11 +102,9 @@ export function moment() {
   const { series } = live, end = live.length;
   const recent = state.about.kind === "run" ? Math.max(1, Math.ceil(Math.max(4, 2 * about.trigger) / live.step)) : 1;
   // Rates and busy shares of single seconds jump with the batches: the mean of the last few tells more.
-  // While a long batch runs Spark says nothing: then those of the batch before.
-  const flowed = row => { let k = latest(row); const first = Math.max(0, k - 60 / live.step); while (k > first && !row[k]) k--; return row[k] ? k : latest(row); };
-  const mean = (row, last = latest) => {
+  const mean = row => {
     if (!row) return null;
-    const stop = cursor === null ? last(row) + 1 : cursor + 1, part = row.slice(Math.max(0, stop - recent), stop).filter(value => value !== null);
+    const stop = cursor === null ? latest(row) + 1 : cursor + 1, part = row.slice(Math.max(0, stop - recent), stop).filter(value => value !== null);
     return part.length ? part.reduce((a, b) => a + b, 0) / part.length : null;
   };
   const at = row => { const value = row?.[cursor ?? latest(row)]; return value ?? null; };
@@ -118,7 +116,7 @@ export function moment() {
   const flown = k => { const row = streams[about.streams[k].name]; return span && row ? row.arrived / span : null; };
   const load = about.kind === "log" ? [] : (series.load ?? []).map(row => ended ? whole(row) : row?.[cursor ?? latest(row)] ?? null);
   return {
-    rates: series.rates.map((row, k) => ended ? flown(k) ?? whole(row) : mean(row, flowed)),
+    rates: series.rates.map((row, k) => ended ? flown(k) ?? whole(row) : mean(row)),
     keep: about.streams.map(stream => series.keep[stream.name] ? at(series.keep[stream.name]) : null),
     // Of a plan it is what is predicted: nothing was measured.
     busy: about.kind === "plan" ? load : series.busy.map((row, k) => ended ? worked[names[k]] ?? whole(row) : mean(row)),
