@@ -388,6 +388,19 @@ def test_odd_event_times_cost_nothing_else(make: SimpleNamespace, tmp_path: Path
         assert np.isnan(read.queries["clicks"].batches.event_time).mean() == 1 / every
 
 
+@pytest.mark.parametrize("text_offsets", [True, False])
+def test_rows_behind_are_of_all_partitions(make: SimpleNamespace, tmp_path: Path, text_offsets: bool) -> None:
+    """Kafka's mean over the partitions counts once for each partition, of however many topics."""
+    reports = [make.progress(batch) for batch in make.paced(count=20)]
+    for report in reports:
+        (source,) = report["sources"]
+        end = {"t": {"0": 1, "1": 2}, "u": {"0": 3}, "v": {"0": 4, "1": 5}}
+        source.update(latestOffset=None, metrics={"avgOffsetsBehindLatest": "7.0"})
+        source.update(startOffset=None, endOffset=json.dumps(end) if text_offsets else end)
+    (tmp_path / "p").write_text("\n".join(map(json.dumps, reports)))
+    assert read_telemetry([str(tmp_path / "p")]).queries["clicks"].batches.lag.tolist() == [35.0] * 20
+
+
 @pytest.mark.parametrize("key", ["batchId", "numInputRows", "commitTimeMs", "numRowsTotal", "endOffset"])
 def test_numbers_that_are_too_large(make: SimpleNamespace, tmp_path: Path, key: str) -> None:
     """A number that nothing can hold costs its batch, or the offset that it is, and is no traceback."""

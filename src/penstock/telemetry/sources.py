@@ -32,8 +32,11 @@ def _behind(source: SourceProgress, end: float | None) -> float:
         mean = float((source.metrics or {})["avgOffsetsBehindLatest"])
     except (KeyError, TypeError, ValueError):
         return NAN
-    partitions = bytes(source.end_offset).count(b":") - 1 if end is not None else 1
-    return mean * max(partitions, 1)
+    if end is None:
+        return mean
+    # Each topic and each partition is a key; each topic opens a brace, and so do all together.
+    keys, braces = (bytes(source.end_offset).count(sign) for sign in (b":", b"{"))
+    return mean * (keys - braces + 1)
 
 
 def times_read(source: Mapping[str, Array], description: str) -> int:
