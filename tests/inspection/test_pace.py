@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock.inspection import Fit, inspect
 from penstock.inspection.arrivals import find_arrivals, mean_rate, rate_series
-from penstock.inspection.capacity import catch_up, find_capacity, find_limit
+from penstock.inspection.capacity import catch_up, find_capacity, find_lag, find_limit
 from penstock.inspection.running import Running
 from penstock.inspection.trigger import find_trigger
 from penstock.telemetry import Batches, read_telemetry
@@ -216,21 +216,33 @@ def test_rate_limit_shows(make: SimpleNamespace, table: Callable[..., Batches]) 
     assert found(rate=lambda _: 250.0, lag=10) == 500
 
 
-def test_the_limit_of_one_source_among_others_shows(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
-    """Batches cut off at one source show its limit whatever others bring, and how many rows a batch has then."""
-    batches = table(make.paced(count=40))
+def limited(batches: Batches) -> Batches:
+    """Return batches of two sources, of which one brings twice as many rows as its limit of 1000 lets through."""
     rng, count = np.random.default_rng(0), len(batches)
     clicks, orders = np.full(count, 1000.0), np.round(rng.uniform(100, 900, count))
     waiting = np.vstack([1000.0 * (1 + np.arange(count)), np.zeros(count)])
-    batches = attrs.evolve(batches, rows=clicks + orders, source_rows=np.vstack([clicks, orders]), source_lag=waiting)
-    arrivals = find_arrivals(batches)
+    return attrs.evolve(batches, rows=clicks + orders, source_rows=np.vstack([clicks, orders]), source_lag=waiting)
+
+
+def test_the_limit_of_one_source_among_others_shows(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
+    """Batches cut off at one source show its limit whatever others bring, and how many rows a batch has then."""
+    batches = limited(table(make.paced(count=40)))
+    orders, arrivals = batches.source_rows[1], find_arrivals(batches)
     limit = find_limit(batches, arrivals)
-    # Twice as many clicks come as are taken.
     assert arrivals[0, 1:] == pytest.approx(2000)
     assert arrivals[1] == pytest.approx(orders)
     assert limit is not None
     assert (limit.source, limit.own, limit.share, limit.sure) == (0, 1000, 1.0, True)
     assert limit.rows == pytest.approx(1000 * (1 + orders.sum() / arrivals[0].sum()))
+
+
+def test_seconds_behind_are_of_what_comes(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
+    """A source is as many seconds behind as its waiting rows took to come, however few of them are read meanwhile."""
+    batches = limited(table(make.paced(count=40)))
+    arrivals = find_arrivals(batches)
+    rows, seconds = find_lag(batches, arrivals, mean_rate(batches, arrivals))
+    assert rows == 40_000
+    assert seconds == pytest.approx(rows / (2000 / 2.0), rel=0.02)
 
 
 def simulate(

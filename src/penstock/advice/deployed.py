@@ -270,10 +270,10 @@ def _facts(query: Query, application: Application | None) -> Facts:
     state = bool(query.log.state)
     # What a program sets itself is not among the settings: they tell nothing of what they leave out.
     partitions = str(query.log.partitions or settings.get("spark.sql.shuffle.partitions", "nan"))
-    read = query.batches.source_rows.sum(axis=1)
+    came = query.arrivals.sum(axis=1)
     return Facts(
         reads=query.log.sources,
-        shares=tuple((read / max(float(read.sum()), 1.0)).tolist()),
+        shares=tuple((came / max(float(came.sum()), 1.0)).tolist()),
         partitions=float(partitions) if state and partitions.replace(".", "").isdigit() else float("nan"),
         commit=float(np.median(commit[query.warm])) if state and commit is not None and query.warm.any() else 0.0,
         state_rows=float(query.batches.state_rows[-1]) if state else 0.0,

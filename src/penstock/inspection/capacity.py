@@ -43,15 +43,22 @@ class Limit:
     sure: bool
 
 
-def find_lag(batches: Batches, rate: float) -> tuple[float, float]:
+def find_lag(batches: Batches, arrivals: Array, rate: float) -> tuple[float, float]:
     """Return the rows that waited at the last batch, and how many seconds the query was behind; NaN if not told.
 
     It is as far behind as the source that is farthest; each has its share of the rate.
+
+    Parameters
+    ----------
+    arrivals
+        Rows that came before each batch, shape ``(sources, batches)``.
+    rate
+        Rows a second of all sources.
     """
     rows = float(batches.lag[-1])
     if not np.isnan(rows):
-        waiting, read = batches.source_lag[:, -1], batches.source_rows.sum(axis=1)
-        rates = rate * read / max(float(read.sum()), 1.0)
+        waiting, came = batches.source_lag[:, -1], arrivals.sum(axis=1)
+        rates = rate * came / max(float(came.sum()), 1.0)
         told = ~np.isnan(waiting)
         return rows, float(np.max([_seconds(w, r) for w, r in zip(waiting[told], rates[told], strict=True)]))
     told = np.flatnonzero(~np.isnan(batches.event_time))
@@ -63,7 +70,7 @@ def find_lag(batches: Batches, rate: float) -> tuple[float, float]:
 
 
 def _seconds(waiting: float, rate: float) -> float:
-    """Return for how many seconds of a source's rate rows wait; NaN where none of its rows was read."""
+    """Return for how many seconds of a source's rate rows wait; NaN where none came."""
     return 0.0 if waiting == 0 else float(waiting / rate) if rate > 0 else float("nan")
 
 
