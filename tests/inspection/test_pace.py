@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock.inspection import Fit, inspect
 from penstock.inspection.arrivals import find_arrivals, mean_rate, rate_series
-from penstock.inspection.capacity import catch_up, find_capacity, find_lag, find_limit
+from penstock.inspection.capacity import catch_up, find_capacity, find_lag, find_limit, managed
 from penstock.inspection.running import Running
 from penstock.inspection.trigger import find_trigger
 from penstock.telemetry import Batches, read_telemetry
@@ -312,6 +312,24 @@ def test_headroom_of_unknown_cost_is_a_bound(make: SimpleNamespace, write: Calla
     query = inspect(read_telemetry([str(path)])).queries["clicks"]
     assert query.capacity.headroom is None
     assert query.capacity.least == pytest.approx(1 / (250 * 0.7 / 500))
+
+
+@pytest.mark.parametrize("load", [0.4, 1.01])
+def test_what_a_query_has_managed_is_the_least(
+    make: SimpleNamespace, table: Callable[..., Batches], load: float
+) -> None:
+    """Whatever the fit tells, a query that keeps up bears its rate; one that falls behind what it did, and no more."""
+    cost, rate = 1e-3, load / 1e-3
+    rows, begun, batches = rate, make.EPOCH, []
+    for number in range(80):
+        seconds = round(0.5 + cost * rows, 3)
+        batches.append(make.Batch(query="q", number=number, start=begun, rows=round(rows), seconds=seconds))
+        begun, rows = begun + seconds, rate * seconds
+    # All of a long batch as cost, as where the batches are too much alike.
+    fit = Fit(cost_most=1.3 * batches[40].seconds / batches[40].rows)
+    capacity = find_capacity(fit, rate, 0.0, None, done=managed(table(batches)))
+    assert capacity.least is not None
+    assert (0.97 if load > 1 else 1.0) <= capacity.least <= 1 / load
 
 
 @given(

@@ -113,12 +113,23 @@ def _limit_of(source: int, rows: Array, lag: Array) -> Limit | None:
     return limit if most >= FEW and not full.all() and float(np.median(rows[~full])) < 0.8 * most else None
 
 
-def find_capacity(fit: Fit, rate: float, trigger: float | None, limit: float | None, *, sure: bool = True) -> Capacity:
+def managed(batches: Batches) -> float:
+    """Return rows a second of all batches but the last, up to the begin of that one; 0 where there is no time between.
+
+    A query that keeps up manages about what comes; of one that cannot, this is what it can do.
+    """
+    span = float(batches.start[-1] - batches.start[0])
+    return float(batches.rows[:-1].sum() / span) if span > 0 else 0.0
+
+
+def find_capacity(
+    fit: Fit, rate: float, trigger: float | None, limit: float | None, *, sure: bool = True, done: float = 0.0
+) -> Capacity:
     """Return how much a query could bear.
 
     A batch takes what arrived during the one before, or its limit M. So the query falls behind for good once the rate
     is above ``1 / cost``, or above ``M / max(trigger, overhead + cost · M)``. A limit that is not `sure` to be one
-    only makes a lower bound.
+    only makes a lower bound, and so does what it has `done` (rows a second).
     """
     if not rate > 0:  # none, or not told
         return Capacity(limit=limit)
@@ -128,7 +139,7 @@ def find_capacity(fit: Fit, rate: float, trigger: float | None, limit: float | N
         if sure and limit is not None and most and (fit.overhead or 0.0) + most * limit <= interval:
             # Whatever a row costs, full batches keep up with the trigger, and so many rows are what they take.
             return Capacity(headroom=limit / interval / rate, limit=limit)
-        least = _most_rate(fit.overhead or 0.0, most, interval, limit) / rate if most else None
+        least = max(_most_rate(fit.overhead or 0.0, most, interval, limit), done) / rate if most else None
         return Capacity(least=least, limit=limit)
     return Capacity(
         headroom=_most_rate(fit.overhead, fit.cost, interval, limit) / rate,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from penstock.arrays import Array
 from penstock.errors import InputError
 from penstock.inspection.arrivals import find_arrivals, mean_rate, rate_series, step_of
-from penstock.inspection.capacity import find_capacity, find_lag, find_limit
+from penstock.inspection.capacity import find_capacity, find_lag, find_limit, managed
 from penstock.inspection.findings import Neighbours, find_all
 from penstock.inspection.fit import fit_batches
 from penstock.inspection.span import told, within
@@ -92,7 +92,7 @@ def inspect_query(log: QueryLog, period: float, beside: Array | None = None) -> 
         busy=min(float(batches.duration.sum()) / span, 1.0) if span > 0 else 0.0,
         lag_rows=lag_rows,
         lag_seconds=lag_seconds,
-        capacity=find_capacity(fit, rate, trigger, most, sure=limit is None or limit.sure),
+        capacity=find_capacity(fit, rate, trigger, most, sure=limit is None or limit.sure, done=managed(batches)),
         parts={name: float(part.mean()) for name, part in sorted(batches.parts.items())},
     )
 
