@@ -388,6 +388,19 @@ def test_odd_event_times_cost_nothing_else(make: SimpleNamespace, tmp_path: Path
         assert np.isnan(read.queries["clicks"].batches.event_time).mean() == 1 / every
 
 
+@pytest.mark.parametrize("bad", ["0001-01-01T00:00:00.000Z", "1970-01-01T00:00:00.000Z", "57969-03-12T04:00:00.000Z"])
+@pytest.mark.parametrize("place", [0, 7])
+def test_a_batch_at_no_time_is_damage(make: SimpleNamespace, tmp_path: Path, bad: str, place: int) -> None:
+    """A batch that began at a time which no clock shows is left out as damaged, wherever it stands."""
+    batches = make.paced()
+    reports = [make.progress(batch) for batch in batches]
+    reports[place]["timestamp"] = bad
+    (tmp_path / "p").write_text("\n".join(map(json.dumps, reports)))
+    read = read_telemetry([str(tmp_path / "p")])
+    check(read.queries["clicks"], [*batches[:place], *batches[place + 1 :]])
+    assert read.warnings == (f"p: 1 of 60 lines are damaged, the first is {place + 1}",)
+
+
 @pytest.mark.parametrize("text_offsets", [True, False])
 def test_rows_behind_are_of_all_partitions(make: SimpleNamespace, tmp_path: Path, text_offsets: bool) -> None:
     """Kafka's mean over the partitions counts once for each partition, of however many topics."""

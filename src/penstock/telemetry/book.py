@@ -151,7 +151,7 @@ class Book:
             known = self.known[progress.id] = Known()
         known.name = progress.name or known.name
         run = known.runs.get(progress.run_id) or known.keep(Run(id=progress.run_id))
-        when = epoch(progress.timestamp)
+        when = progress.start
         self._seen(when + (progress.batch_duration or 0) / 1000)
         if run.start is None:
             known.runs[run.id] = attrs.evolve(run, start=when)

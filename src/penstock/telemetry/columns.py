@@ -47,7 +47,7 @@ class Columns:
     def _add(self, progress: Progress, run: int, work: BatchWork | None) -> None:
         # All is worked out before anything is kept: columns stay equally long when a number is too large.
         durations = progress.durations
-        start = epoch(progress.timestamp)
+        start = progress.start
         took = durations.get("triggerExecution", progress.batch_duration or sum(durations.values())) / 1000
         sources, state = progress.sources or [], progress.state_operators or []
         rows = float(sum(s.num_input_rows or 0 for s in sources) if sources else progress.num_input_rows or 0)

@@ -81,6 +81,20 @@ class Progress(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     sink: SinkProgress | None = None
 
     @property
+    def start(self) -> float:
+        """When the batch was triggered (s since the epoch).
+
+        Raises
+        ------
+        Unreadable
+            If that is no time, or none that a clock shows.
+        """
+        when = epoch(self.timestamp)
+        if when <= 0:
+            raise Unreadable(f"no time of a batch: {self.timestamp[:40]!r}")
+        return when
+
+    @property
     def durations(self) -> dict[str, float]:
         """Milliseconds by part of the batch."""
         return {name: value for name, value in (self.duration_ms or {}).items() if value is not None}

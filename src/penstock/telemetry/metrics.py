@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from penstock.telemetry.columns import Columns
-from penstock.telemetry.events import Event, Progress, QueryStarted, QueryTerminated, epoch
+from penstock.telemetry.events import Event, Progress, QueryStarted, QueryTerminated
 from penstock.telemetry.exposition import BUCKETS, METRICS, escaped, exposed, heading
 
 
@@ -51,7 +51,7 @@ class Metrics:
         self._add("penstock_query_late_rows_total", float(batch.late[0]), query)
         for part, seconds in batch.parts.items():
             self._add("penstock_query_part_seconds_total", float(seconds[0]), query, part)
-        start = epoch(progress.timestamp)
+        start = progress.start
         self._set("penstock_query_last_batch_timestamp_seconds", start, query)
         self._set("penstock_query_event_time_lag_seconds", start - float(batch.event_time[0]), query)
         if progress.state_operators:
