@@ -182,9 +182,11 @@ def test_series_conserve_rows(step: float, seed: int) -> None:
 
 
 def test_rows_come_after_the_trigger_that_found_none(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
-    """Behind a pause longer than the trigger rows came within it; started again without one, at any time."""
+    """Behind a pause longer than the trigger rows came within it; while the query did not run, at any time, unless
+    they count from the restart.
+    """
 
-    def came(trigger: float, **more: Any) -> list[float]:
+    def came(trigger: float, at_restart: bool = False, **more: Any) -> list[float]:
         rows = [(0, 50), (100, 300)]
         batches = table(
             [
@@ -194,12 +196,23 @@ def test_rows_come_after_the_trigger_that_found_none(make: SimpleNamespace, tabl
                 for n, (at, count) in enumerate(rows)
             ]
         )
-        return rate_series(batches, batches.by_source, make.EPOCH + np.array([0.0, 50, 90, 100, 110]), trigger)[
-            0
-        ].tolist()
+        edges = make.EPOCH + np.array([0.0, 50, 90, 100, 110])
+        (series,) = rate_series(batches, batches.by_source, edges, trigger, at_restart=at_restart)
+        return list(series)
 
-    assert came(10.0) == came(10.0, run=1) == pytest.approx([0, 0, 30, 0])
-    assert came(0.0, run=1) == pytest.approx([3, 3, 3, 0], rel=1e-3, abs=1e-2)
+    assert came(10.0) == came(10.0, at_restart=True, run=1) == pytest.approx([0, 0, 30, 0])
+    for trigger, at_restart in ((10.0, False), (0.0, False), (0.0, True)):
+        assert came(trigger, at_restart, run=1) == pytest.approx([3, 3, 3, 0], rel=1e-3, abs=1e-2)
+
+
+def test_a_pause_makes_no_peak(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """What came while a query did not run is no highest rate of a second."""
+    before, after = make.paced(rate=lambda _: 300.0), make.paced(rate=lambda _: 300.0, begin=make.EPOCH + 500, run=1)
+    backlog = [attrs.evolve(after[0], rows=300 * 380, number=60)]
+    after = [attrs.evolve(batch, start=batch.start + 120, number=61 + batch.number) for batch in after]
+    query = inspect(read_telemetry([str(write([*before, *backlog, *after]))])).queries["clicks"]
+    assert query.restarts == 1
+    assert query.rate_max == pytest.approx(300, rel=0.05)
 
 
 def test_rate_limit_shows(make: SimpleNamespace, table: Callable[..., Batches]) -> None:

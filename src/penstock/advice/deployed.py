@@ -206,7 +206,7 @@ def _job(query: Query, own: Alone, edges: Array, weight: float, application: App
         limit=query.capacity.limit or float("inf"),
         cores=own.cores,
         tasks=own.tasks,
-        rates=rate_series(batches, query.arrivals, edges, query.trigger).sum(axis=0),
+        rates=rate_series(batches, query.arrivals, edges, query.trigger, at_restart=True).sum(axis=0),
         usual=query.rate if query.rate > 0 else None,
         waiting=float(np.nan_to_num(batches.lag[0])),
         weight=weight,

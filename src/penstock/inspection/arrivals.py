@@ -32,7 +32,9 @@ def mean_rate(batches: Batches, arrivals: Array) -> float:
     return float(arrivals[:, 1:].sum() / span) if span > 0 else float("nan")
 
 
-def rate_series(batches: Batches, arrivals: Array, edges: Array, trigger: float | None = None) -> Array:
+def rate_series(
+    batches: Batches, arrivals: Array, edges: Array, trigger: float | None = None, *, at_restart: bool = False
+) -> Array:
     """Return rows a second by source in each step, shape ``(sources, steps)``.
 
     What arrived between two batches is spread evenly over the time between them; where the query waited for rows, over
@@ -45,9 +47,12 @@ def rate_series(batches: Batches, arrivals: Array, edges: Array, trigger: float 
         Begin of each step and end of the last one (s since the epoch), shape ``(steps + 1,)``.
     trigger
         Interval of the trigger (s); 0 or None: none, or not told.
+    at_restart
+        Whether, under a trigger, what came while the query did not run counts as come when it ran again: a replay, in
+        which it always runs, has it waiting then.
     """
     if len(batches) > 1:
-        since, until = _came(batches, trigger or 0.0)
+        since, until = _came(batches, trigger or 0.0, at_restart=at_restart)
         rows = arrivals[:, 1:]
     else:
         since, until = batches.start, batches.start + np.maximum(batches.duration, 1e-3)
@@ -62,7 +67,7 @@ def rate_series(batches: Batches, arrivals: Array, edges: Array, trigger: float 
     return series
 
 
-def _came(batches: Batches, trigger: float) -> tuple[Array, Array]:
+def _came(batches: Batches, trigger: float, *, at_restart: bool) -> tuple[Array, Array]:
     """Return from when to when (s since the epoch) the rows of each batch but the first came.
 
     A query that has left nothing waiting takes rows when its trigger fires next: had they come before the last time
@@ -70,8 +75,8 @@ def _came(batches: Batches, trigger: float) -> tuple[Array, Array]:
     """
     until, wait = batches.start[1:], max(trigger, POLL)
     pause = until - np.maximum.accumulate(batches.end)[:-1]
-    # How old rows are that a query found when it was started again is not told: under a trigger they count from there.
-    there = (batches.run[1:] == batches.run[:-1]) | (trigger > 0)
+    # How old rows are that a query found when it was started again is not told.
+    there = (batches.run[1:] == batches.run[:-1]) | (at_restart and trigger > 0)
     waited = there & (np.nan_to_num(batches.lag[:-1]) == 0) & (pause > wait + LATE)
     if trigger > 0:
         fired = np.floor((until + EARLY) / trigger) * trigger
