@@ -87,6 +87,34 @@ def test_folder_stays_bounded_over_restarts(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 64 * 1024
 
 
+def test_queries_are_told_with_their_own_application(
+    make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener of several sessions, one after the other, keeps each query with its application, within the bound."""
+    listener = package.Listener(tmp_path, limit=300_000)
+    session: dict[str, str] = {}
+    monkeypatch.setattr("penstock.spark.listener._conf", lambda _: session if session else 1 / 0)
+    for number in range(2 * FILES):
+        session.update({"spark.app.id": f"app-{number}", "spark.app.name": f"job {number}"})
+        feed(listener, make, make.paced(f"q{number}", count=5))
+        listener.flush()
+        session.clear()  # what ends after its session
+        listener.onQueryProgress(event(make.progress(make.paced(f"q{number}", count=6)[-1])))
+        listener.flush()
+    feed(listener, make, make.paced("late", count=1))
+    listener.close()
+    files = list(tmp_path.iterdir())
+    assert len(files) <= FILES
+    assert sum(path.stat().st_size for path in files) <= 300_000
+    read = read_telemetry([str(tmp_path)])
+    kept = range(FILES, 2 * FILES)
+    assert {name: log.app for name, log in read.queries.items()} == {
+        **{f"q{number}": f"app-{number}" for number in kept}, "late": f"app-{kept[-1]}",
+    }  # fmt: skip
+    assert all(len(read.queries[f"q{number}"].batches) == 6 for number in kept)
+    assert [read.applications[f"app-{number}"].name for number in kept] == [f"job {number}" for number in kept]
+
+
 def test_an_event_takes_less_than_a_millisecond(make: SimpleNamespace, tmp_path: Path) -> None:
     """Who tells the listener of an event waits a millisecond at most, also while the folder does not answer."""
     listener = package.Listener(tmp_path, prometheus=0)

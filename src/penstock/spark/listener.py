@@ -10,9 +10,10 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.errors import InputError
 from penstock.telemetry.events import parse
+from penstock.telemetry.lines import event_line, progress_line
 from penstock.telemetry.metrics import Metrics
 from penstock.telemetry.metrics_server import MetricsServer
-from penstock.telemetry.recorder import Recorder, event_line, progress_line
+from penstock.telemetry.recorder import Recorder
 from penstock.telemetry.worker import Worker
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Listener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Keep the start of a query."""
-        self._worker.put(lambda: self._keep(_started(event)))
+        self._worker.put(lambda: self._begin(_started(event)))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Keep a progress report."""
@@ -112,25 +113,32 @@ class Listener(StreamingQueryListener):
         """Keep the end of a query."""
         self._worker.put(lambda: self._keep(_terminated(event)))
 
+    def _begin(self, line: bytes) -> None:
+        """Keep the start of a query, which may run in another application than those before it."""
+        self._identified = False
+        self._keep(line)
+
     def _keep(self, line: bytes) -> None:
         if self._recorder is not None:
             if not self._identified:
                 self._identified = True
-                self._recorder.identify(*self._application())
+                self._identify(self._recorder)
             self._recorder.write(line)
         if self._server is not None:
             event = parse(line)
             if event is not None:
                 self._metrics.take(event)
 
-    def _application(self) -> tuple[str, str]:
-        """Return identifier and name of the application, as the session says; this process where it does not."""
+    def _identify(self, recorder: Recorder) -> None:
+        """Say which application the events are of, as the session tells; without a session this process at first."""
+        unknown = f"process-{os.getpid()}"
         try:
             conf = _conf(self.spark)
             name = conf.get("spark.app.name", "") or ""
-            return conf.get("spark.app.id", "") or name or f"process-{os.getpid()}", name
+            recorder.identify(conf.get("spark.app.id", "") or name or unknown, name)
         except Exception:  # no session, or one that has ended: the events are kept all the same
-            return f"process-{os.getpid()}", ""
+            if not recorder.application:
+                recorder.identify(unknown, "")
 
     @property
     def _jlistener(self) -> JavaObject:
@@ -154,7 +162,7 @@ class _Direct:
         self.listener = listener
 
     def onQueryStarted(self, event: JavaObject) -> None:  # noqa: N802
-        self.listener._worker.put(lambda: self.listener._keep(_started_in_jvm(event)))
+        self.listener._worker.put(lambda: self.listener._begin(_started_in_jvm(event)))
 
     def onQueryProgress(self, event: JavaObject) -> None:  # noqa: N802
         self.listener._worker.put(lambda: self.listener._keep(progress_line(event.progress().json())))

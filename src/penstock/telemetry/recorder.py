@@ -6,6 +6,7 @@ import json
 import os
 import time
 import uuid
+from collections import deque
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,7 +14,6 @@ from penstock.errors import InputError
 from penstock.files import Document
 from penstock.telemetry.leftovers import sweep
 
-STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$"
 FILES = 8
 """Files that are kept; the oldest goes when a new one begins."""
 
@@ -38,9 +38,10 @@ class Recorder:
         self.folder = Path(folder)
         self.each = max(limit // FILES, 4096)
         self.application: Document = {}
-        self._prefix = f"penstock-{int(time.time() * 1000)}-{uuid.uuid4().hex[:6]}"
+        self._prefix = _fresh()
         self._number = self._written = 0
         self._file: BinaryIO | None = None
+        self._files: deque[Path] = deque()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             probe = self.folder / f".{self._prefix}"
@@ -50,7 +51,12 @@ class Recorder:
             raise InputError(f"cannot be written: {error.strerror or error}", file=self.folder) from None
 
     def identify(self, identifier: str, name: str) -> None:
-        """Say which application the events are of; it stands at the head of each file."""
+        """Say which application the events are of; it stands at the head of each file, and files are of one only."""
+        if self.application:
+            if self.application["App ID"] == identifier:
+                return
+            self.close()
+            self._prefix, self._number = _fresh(), 0
         started = int(time.time() * 1000)
         self.application = {
             "Event": "SparkListenerApplicationStart",
@@ -80,26 +86,17 @@ class Recorder:
         self.close()
         self._number += 1
         self._written = 0
-        self._file = self._path(self._number).open("ab", buffering=0)
-        if self._number > FILES:
-            self._path(self._number - FILES).unlink(missing_ok=True)
+        path = self.folder / f"{self._prefix}-{self._number:06d}.jsonl"
+        self._file = path.open("ab", buffering=0)
+        self._files.append(path)
+        if len(self._files) > FILES:
+            self._files.popleft().unlink(missing_ok=True)
         # What is yet to come into the new file counts.
         sweep(self.folder, self._prefix, self.each * (FILES - 1))
         if self.application:
             self._append(json.dumps(self.application).encode())
 
-    def _path(self, number: int) -> Path:
-        return self.folder / f"{self._prefix}-{number:06d}.jsonl"
 
-
-def event_line(kind: str, content: Document) -> bytes:
-    """Return an event as a line: ``QueryStartedEvent``, ``QueryTerminatedEvent``."""
-    return json.dumps({"Event": STREAMING + kind, **content}).encode()
-
-
-def progress_line(progress: str) -> bytes:
-    """Return a progress report, given as JSON, as a line."""
-    return b'{"Event":"%sQueryProgressEvent","progress":%s}' % (
-        STREAMING.encode(),
-        progress.replace("\n", " ").encode(),
-    )
+def _fresh() -> str:
+    """Return what the names of an application's files begin with."""
+    return f"penstock-{int(time.time() * 1000)}-{uuid.uuid4().hex[:6]}"
