@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from penstock.telemetry.batches import Batches
+from penstock.telemetry.batches import Batches, frozen
 
 
 def padded(batches: Batches, sources: int, names: Sequence[str]) -> Batches:
@@ -32,9 +32,9 @@ def concatenated(tables: Sequence[Batches]) -> Batches:
     for field in attrs.fields(Batches):
         values = [getattr(table, field.name) for table in tables]
         if field.name == "parts":
-            changes["parts"] = {name: np.concatenate([value[name] for value in values]) for name in values[0]}
+            changes["parts"] = {name: frozen(np.concatenate([value[name] for value in values])) for name in values[0]}
         else:
-            changes[field.name] = np.concatenate(values, axis=-1)
+            changes[field.name] = frozen(np.concatenate(values, axis=-1))
     return Batches(**changes)  # type: ignore[arg-type]
 
 
