@@ -462,6 +462,35 @@ def test_attempts_of_an_application_add_up(make: SimpleNamespace, write: Callabl
     assert found.document()["apps"]["app-1"]["busy"] == pytest.approx(80 / (4 * 803.6), rel=0.01)
 
 
+def test_logs_of_one_name_are_applications_of_their_own(make: SimpleNamespace, tmp_path: Path) -> None:
+    """Logs that do not state an application are one each, named by as much of their path as tells them apart; parts of
+    one that was rolled have one query.
+    """
+    drivers = {"a/driver-1": "clicks", "a/driver-2": "orders", "b/driver-2": "views"}
+    for folder, name in drivers.items():
+        (tmp_path / folder).mkdir(parents=True)
+        lines = [json.dumps(make.progress(batch)) for batch in make.paced(name)]
+        (tmp_path / folder / "stderr.1").write_bytes(make.text(lines[:40]))
+        (tmp_path / folder / "stderr").write_bytes(make.text(lines[40:]))
+    found = inspect(read_telemetry([str(tmp_path / "a")]))
+    assert {name: query.log.app for name, query in found.queries.items()} == {
+        "clicks": "driver-1/stderr", "orders": "driver-2/stderr",
+    }  # fmt: skip
+    assert list(found.applications) == ["driver-1/stderr", "driver-2/stderr"]
+    read = read_telemetry([str(tmp_path / folder) for folder in drivers])
+    assert {name: log.app for name, log in read.queries.items()} == {
+        name: f"{folder}/stderr" for folder, name in drivers.items()
+    }
+    for name, log in read.queries.items():
+        check(log, make.paced(name))
+
+
+def test_logs_that_state_one_application_are_one(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Whatever folders they lie in, logs of one stated application are joined."""
+    one, two = write(make.paced("clicks"), "a/log"), write(make.paced("orders"), "b/log")
+    assert list(read_telemetry([str(one), str(two)]).applications) == ["app-1"]
+
+
 def test_order_of_paths_does_not_matter(make: SimpleNamespace, write: Callable[..., Path]) -> None:
     """The same logs in another order give the same tables."""
     paths = [
