@@ -390,6 +390,23 @@ def test_each_source_has_its_own_limit(penstock: Any, make: Any, tmp_path: Path)
     assert f"each source has this option for itself: {apart['to']:,.0f} for KafkaV2[Subscribe[0]]" in apart["remark"]
 
 
+@pytest.mark.parametrize("others", [True, False])
+def test_the_limit_of_one_of_several_sources_is_told_of(make: Any, tmp_path: Path, others: bool) -> None:
+    """Where one of several sources is limited, a note says that its rows may wait longer, and nothing is advised."""
+    rates = 400 + 100 * np.sin(np.arange(400)) + 1500 * (np.arange(400) // 40 == 5)
+    batches = ran(rates, 0.5, 0.0008, limit=1000, noise=0.02).batches(make)
+    reports = [make.progress(batch) for batch in batches]
+    for number, report in enumerate(reports):
+        rows = 10 * (number % 3) if others else 0
+        report["sources"].append({"description": "KafkaV2[Subscribe[orders]]", "numInputRows": rows})
+    (tmp_path / "log").write_text("\n".join(map(json.dumps, reports)))
+    report = asked(tmp_path / "log", 10.0).report
+    assert report.deployment.jobs["clicks"].limit == pytest.approx(1000, rel=0.03)
+    assert report.deployment.jobs["clicks"].joint == others
+    assert any("is that of one of several sources" in note for note in report.notes) == others
+    assert bool(report.advice) != others
+
+
 def test_state_of_which_the_settings_tell_nothing(make: Any, write: Any) -> None:
     """A program may set partitions and store itself: where the settings leave them out, the default is not assumed."""
     batches = make.paced(overhead=0.6, state=5_000_000)

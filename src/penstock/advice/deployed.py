@@ -93,6 +93,7 @@ def deployed(
         *_left_out(left_out),
         *_scheduled(jobs),
         *_untold(untold),
+        *_joint([name for name, job in jobs.items() if job.joint]),
         *_paused(jobs, known),
         *_waiting(jobs),
         ARRIVED,
@@ -165,6 +166,14 @@ def _untold(names: list[str]) -> Iterator[str]:
         )
 
 
+def _joint(names: list[str]) -> Iterator[str]:
+    if names:
+        yield (
+            f"the limit of {', '.join(names)} is that of one of several sources, whose rows are replayed together: "
+            "those of the limited one may wait longer, and no change of it is advised"
+        )
+
+
 def _scheduled(jobs: Mapping[str, Job]) -> Iterator[str]:
     for name, job in jobs.items():
         if job.scheduled:
@@ -214,6 +223,7 @@ def _job(query: Query, own: Alone, edges: Array, weight: float, application: App
         limiter=_limiter(query.log.sources),
         recorded=float(np.median(batches.duration[done])) if done.any() else None,
         certain=known,
+        joint=query.capacity.limit is not None and int((query.arrivals.sum(axis=1) > 0).sum()) > 1,
         facts=_facts(query, application),
     )
     runs = schedule(batches)
@@ -243,6 +253,7 @@ def _by_runs(job: Job, runs: Schedule, query: Query, edges: Array) -> Job:
         shortest=job.shortest * runs.batches,
         trigger=runs.apart,
         limit=float("inf"),
+        joint=False,
         rates=rate_series(query.batches.take(runs.first), arrivals, edges).sum(axis=0),
         usual=None,
         waiting=0.0,

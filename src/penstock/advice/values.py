@@ -83,6 +83,9 @@ class Job:
         Median seconds of the recorded batches; None without a record.
     certain
         Whether overhead and cost could be told; if not, the cost is the most that it can be.
+    joint
+        Whether its limit is that of one of several sources: a replay takes the rows of all together, and does not tell
+        how long those of this one wait.
     scheduled
         Whether a scheduler runs it now and then; its trigger is how far its runs are apart, and a run is one batch.
     origin
@@ -111,14 +114,20 @@ class Job:
     limiter: str = "maxOffsetsPerTrigger"
     recorded: float | None = None
     certain: bool = True
+    joint: bool = False
     scheduled: bool = False
     origin: str = ""
     facts: Facts = attrs.field(factory=Facts)
 
     @property
+    def measured(self) -> bool:
+        """Whether a replay tells how long its rows wait."""
+        return self.certain and not self.joint
+
+    @property
     def advisable(self) -> bool:
-        """Whether its batches can be advised on: it always runs, and their overhead and cost could be told."""
-        return self.certain and not self.scheduled
+        """Whether its batches can be advised on: it always runs, and a replay tells how long its rows wait."""
+        return self.measured and not self.scheduled
 
     @property
     def known_as(self) -> str:

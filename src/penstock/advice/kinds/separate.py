@@ -35,7 +35,7 @@ def separate(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
         other = fresh(driver, deployment.drivers)
         found = []
         for number, name in enumerate(names):
-            if not here.jobs[name].certain:
+            if not here.jobs[name].measured:
                 continue
             left = now - harm_of(moved(here, [name], other, cores), aims)
             if left > 0.02 * now:

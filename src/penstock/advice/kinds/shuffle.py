@@ -29,7 +29,7 @@ def shuffle(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     proposed where the partitions, or the store, are not told.
     """
     for name, job in deployment.jobs.items():
-        if not job.certain:
+        if not job.measured:
             continue
         facts = job.facts
         cores = deployment.drivers[job.driver]
