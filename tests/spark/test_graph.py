@@ -161,6 +161,15 @@ def test_select_lists_are_split_as_spark_reads_them(text: str, parts: list[str])
     assert split_columns(text) == parts
 
 
+def test_items_of_a_select_list_end_where_their_text_does() -> None:
+    """A comment at the end of an item takes nothing of the items behind it."""
+    select = ["user -- who, when", "price /* net */", "at AS t -- when"]
+    document = {"name": "n", "sources": {"s": {}}, "operators": {"m": {"kind": "map", "input": "s", "select": select}}}
+    joined = parse_network(document).operators["m"].select
+    assert joined is not None
+    assert split_columns(joined) == ["user", "price", "at AS t"]
+
+
 @given(latency=st.lists(st.floats(0.0, 5000.0), min_size=1, max_size=200))
 def test_history_keeps_latencies_within_half_a_per_cent(latency: list[float]) -> None:
     """Every tuple is counted, the worst is exact, and quantiles are within half a per cent."""

@@ -267,7 +267,8 @@ def _operator(name: str, document: Document, defaults: Document, folder: str | N
         service=table.service,
         emit=table.emit,
         where=table.where,
-        select=", ".join(table.select) if isinstance(table.select, list) else table.select,
+        # An item may end with a comment, which goes on to the end of its line.
+        select="\n, ".join(table.select) if isinstance(table.select, list) else table.select,
         by=_columns(table.by),
         window=window,
         slide=None if table.slide is None else _duration(table.slide, f"{at}.slide", positive=True),
