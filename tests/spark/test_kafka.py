@@ -154,6 +154,10 @@ def test_event_time_is_any_sql(kafka_engine: Engine, broker: Any, tmp_path: Path
             {"sinks": {"out": {"input": "odd", "format": "kafka", "options": {"topic": "x", "value": "explode(n)"}}}},
             "map",
         ),
+        (
+            {"sinks": {"out": {"input": "odd", "format": "kafka", "options": {"topic": "x", "key": "1) AS b, (2"}}}},
+            "mend the SQL",
+        ),
         ({"time": "when"}, "or SQL"),
         ({"schema": None, "options": {"subscribe": "x", "include": "key"}}, "options.include: .* without a schema"),
         ({"schema": None, "options": {"subscribe": "x", "json.mode": "FAILFAST"}}, "options.json.mode"),

@@ -59,10 +59,10 @@ def test_what_is_no_column_cannot_be_excepted(text: str) -> None:
 
 
 def test_messages_hold_what_the_user_sees() -> None:
-    """Stars in a Kafka sink's value and key are its columns; other options are no SQL."""
-    options = {"topic": "(*)", "value": "to_json(struct(*))", "key": "CAST(hash(* EXCEPT (k)) AS STRING)"}
+    """Stars in a Kafka sink's value and key are its columns, and a comment ends with them; other options are no SQL."""
+    options = {"topic": "(*)", "value": "to_json(struct(*)) -- all", "key": "CAST(hash(* EXCEPT (k)) AS STRING)"}
     assert message_options(Sink(name="out", input="m", format="kafka", options=options), ["k", "n"]) == {
         "topic": "(*)",
-        "value": "to_json(struct(`k`, `n`))",
-        "key": "CAST(hash(`n`) AS STRING)",
+        "value": "(to_json(struct(`k`, `n`)) -- all\n)",
+        "key": "(CAST(hash(`n`) AS STRING)\n)",
     }

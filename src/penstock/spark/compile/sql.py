@@ -94,9 +94,10 @@ def starless(operator: Operator, columns: Callable[[], Mapping[str, Sequence[str
 
 
 def message_options(sink: Sink, names: Sequence[str]) -> dict[str, str]:
-    """Return the options of a Kafka sink of these columns, whose SQL has no stars in calls."""
+    """Return the options of a Kafka sink of these columns, whose SQL is in brackets and has no stars in calls."""
     at, known = f"sinks.{sink.name}.options", {"": names}
-    written = {key: without_stars(sink.options[key], known, f"{at}.{key}") for key in SQL if key in sink.options}
+    told = [key for key in SQL if key in sink.options]
+    written = {key: bracketed(without_stars(sink.options[key], known, f"{at}.{key}")) for key in told}
     return {**sink.options, **written}
 
 

@@ -29,7 +29,7 @@ def message(options: Mapping[str, str], names: tuple[str, ...]) -> list[str]:
     Parameters
     ----------
     options
-        Of the sink: ``topic``, and SQL for ``key`` and ``value``.
+        Of the sink: ``topic``, and SQL for ``key`` and ``value``, in brackets.
     names
         The sink's columns. Where one is called ``value``, or an option says what the value is, those called as other
         parts of Kafka's are these parts unless an option says it. Else the value is the whole row.
