@@ -97,6 +97,15 @@ def test_seeds_are_not_negative(penstock: Any, name: str) -> None:
     assert (done.code, done.err) == (2, "penstock: --seed: expected a seed of at least 0, got -1\n")
 
 
+def test_a_run_ends_in_one_way(penstock: Any) -> None:
+    """A run that ends when all is delivered takes no time after which to stop."""
+    done = penstock("run", "none.toml", "--once", "--for", "1")
+    assert (done.code, done.err.strip()) == (
+        2,
+        "penstock: --for: does not go with --once, which ends when all is delivered",
+    )
+
+
 def test_standard_input_is_read_once(penstock: Any) -> None:
     """Two inputs that are to come from standard input are refused before either is read."""
     done = penstock("place", "-", "--hosts", "2", "--rates=-")

@@ -175,6 +175,8 @@ def _learn(job: Job, done: Done, out: str) -> None:
 def _check(drop: DropOptions, end: EndOptions) -> None:
     if drop.plan is not None and (drop.keep is not None or end.once):
         raise InputError(f"does not go with {'--keep' if drop.keep is not None else '--once'}", at="--plan")
+    if end.seconds is not None and end.once:
+        raise InputError("does not go with --once, which ends when all is delivered", at="--for")
     if end.seconds is not None and not 0 < end.seconds < 1e9:
         raise InputError(f"expected a time > 0 s, got {end.seconds}", at="--for")
     if end.learn is not None and (end.once or drop.plan is not None or drop.keep is not None):
