@@ -398,8 +398,8 @@ def _duration(value: str | float, at: str, *, positive: bool = False) -> float:
         duration = seconds(value)
     except InputError as error:
         raise InputError(error.problem, at=at) from None
-    if positive and duration == 0:
-        raise InputError("expected a duration > 0, got 0", at=at)
+    if positive and round(duration * 1e6) < 1:
+        raise InputError(f"expected a duration of at least a microsecond, got {value!r}", at=at)
     return duration
 
 
