@@ -76,6 +76,20 @@ def test_nothing_is_computed_of_rows_that_are_not_there(engine: Engine, tmp_path
 
 
 @pytest.mark.spark
+@pytest.mark.spark
+def test_a_union_takes_names_in_any_case(engine: Engine, tmp_path: Path) -> None:
+    """Columns whose names differ in case only are one column, called as the first input has it."""
+    operators = {
+        "one": {"kind": "map", "input": "s", "select": "user, price AS Price"},
+        "two": {"kind": "map", "input": "s", "select": "price, `explode` /* twice */ (array(USER, USER)) AS USER"},
+        "u": {"kind": "union", "inputs": ["one", "two"]},
+    }
+    made = network(tmp_path / "in", operators)
+    _, rows = run(engine, made, {"one": "h1", "two": "h1", "u": "h2"}, tmp_path / "run")
+    assert {tuple(row) for row in rows} == {("user", "Price")}
+    assert sorted(row["Price"] for row in rows) == sorted(price for _, price, _ in ROWS * 3)
+
+
 def test_a_star_of_a_join_runs(engine: Engine, tmp_path: Path) -> None:
     """The columns of one input, and one of the other: rows have them and nothing besides."""
     made = network(tmp_path / "in", of_join("v.* EXCEPT (at), b.price AS paid"))

@@ -102,10 +102,17 @@ def _python(operator: Operator, frame: DataFrame, needed: bool) -> DataFrame:
     return result
 
 
+def _called(name: str, wanted: str) -> str:
+    """Return a column under another name, which it may have already, as SQL."""
+    return quoted(name) if name == wanted else f"{quoted(name)} AS {quoted(wanted)}"
+
+
 def _union(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame:
     wanted = columns(inputs[0])
-    for given, frame in zip(operator.inputs, inputs, strict=True):
-        if set(columns(frame)) != set(wanted):
+    # As in SQL, where case does not count.
+    own = [{name.lower(): name for name in columns(frame)} for frame in inputs]
+    for given, frame, names in zip(operator.inputs, inputs, own, strict=True):
+        if names.keys() != own[0].keys():
             raise InputError(
                 f"expected the same columns of all inputs, got {', '.join(columns(frame))} of {given!r} and "
                 f"{', '.join(wanted)} of {operator.inputs[0]!r}",
@@ -115,13 +122,13 @@ def _union(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame:
     # A row that comes by two ways is two rows, in two lanes.
     parts = [
         frame.selectExpr(
-            *map(quoted, wanted),
+            *(_called(names[name.lower()], name) for name in wanted),
             *(
                 f"xxhash64({name}, {literal(given)}) AS {name}" if name in ("__id", LANE) else name
                 for name in envelope(frame)
             ),
         )
-        for given, frame in zip(operator.inputs, inputs, strict=True)
+        for given, frame, names in zip(operator.inputs, inputs, own, strict=True)
     ]
     whole = parts[0]
     for part in parts[1:]:
