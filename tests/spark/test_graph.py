@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.cluster import SparkSettings
 from penstock.errors import InputError
-from penstock.latency.fragments import fragments
+from penstock.latency.fragments import fragments, own_plan
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import check_network
@@ -159,6 +159,23 @@ def test_a_source_that_is_cleaned_has_one_reader(readers: int, way: str, refused
 def test_select_lists_are_split_as_spark_reads_them(text: str, parts: list[str]) -> None:
     """Commas in strings, comments, names and calls do not split, and comments around a part are left out."""
     assert split_columns(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("select", "several"),
+    [
+        ("Explode(a) AS x", True),
+        ("`inline_outer` (a)", True),
+        ("stack /* 2 ** 1 */ -- rows\n (2, 1, 2)", True),
+        ("variant_explode/**/(v)", True),
+        ("explode AS x, exploded(a), a -- explode\n", False),
+        ("stack" + " /**/" * 60, False),
+    ],
+)
+def test_what_makes_several_rows_of_one_has_a_plan_of_its_own(select: str, several: bool) -> None:
+    """A call is known by its name, in backticks or not, and its bracket, whatever spaces and comments are between."""
+    made = network({"m": {"kind": "map", "input": "events", "select": select}}, {"out": {"input": "m"}})
+    assert own_plan(made.operators["m"]) is several
 
 
 def test_items_of_a_select_list_end_where_their_text_does() -> None:

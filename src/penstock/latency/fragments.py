@@ -39,15 +39,26 @@ class Fragment:
     cuts: frozenset[str] = frozenset()
 
 
-GENERATORS = re.compile(r"\b(explode|posexplode|inline|stack|json_tuple|variant_explode)(_outer)?\s*\(", re.IGNORECASE)
+GENERATORS = frozenset(
+    name + ending
+    for name in ("explode", "inline", "json_tuple", "posexplode", "stack", "variant_explode")
+    for ending in ("", "_outer")
+)
 """Functions that make several rows of one."""
+
+_GAP = r"(?:\s|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*"
+_GENERATES = re.compile(rf"\b(?:{'|'.join(sorted(GENERATORS))})`?{_GAP}\(", re.IGNORECASE)
+"""A call of one of them: planning has no reader of SQL at hand. What only looks like one costs a plan of its own."""
+
+
+def makes_rows(operator: Operator) -> bool:
+    """Whether an operator makes several rows of one."""
+    return operator.kind == "map" and _GENERATES.search(operator.select or "") is not None
 
 
 def own_plan(operator: Operator) -> bool:
     """Whether an operator needs a node of its own in Spark's plan, so that rows cannot pass beside it."""
-    if operator.kind == "map":
-        return GENERATORS.search(operator.select or "") is not None
-    return operator.kind in ("union", "join", "aggregate", "python")
+    return operator.kind in ("union", "join", "aggregate", "python") or makes_rows(operator)
 
 
 def lineage(network: Network) -> dict[str, frozenset[str]]:

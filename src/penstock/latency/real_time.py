@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from penstock.cluster import SparkSettings
-from penstock.latency.fragments import GENERATORS, fragments
+from penstock.latency.fragments import fragments, makes_rows
 from penstock.network import Network, Operator
 
 SOURCE = "kafka"
@@ -94,7 +94,7 @@ def modes(
 
 def _alone(operator: Operator) -> str | None:
     """Return why an operator cannot run in real-time mode wherever it stands."""
-    if operator.kind == "map" and GENERATORS.search(operator.select or ""):
+    if makes_rows(operator):
         return "makes several rows of one, which a restart could not tell apart"
     return REFUSED.get(operator.kind)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock.cluster import SparkSettings, copies_of
 from penstock.errors import InputError, locating
-from penstock.latency.fragments import lineage
+from penstock.latency.fragments import GENERATORS, lineage
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile.functions import import_function
 from penstock.spark.compile.sources import MESSAGE, parses
@@ -29,11 +29,6 @@ PARTING = frozenset({"bucketby", "clusterby", "partitionby", "sortby"})
 
 READ_ONLY = frozenset({"binaryfile", "image", "nexmark", "rate", "rate-micro-batch", "socket"})
 """Formats of sources that are none of sinks."""
-
-GENERATORS = frozenset(
-    ("explode", "explode_outer", "inline", "inline_outer", "json_tuple", "posexplode", "posexplode_outer", "stack")
-)
-"""Functions that make several rows of one."""
 
 
 def check_network(network: Network, settings: SparkSettings) -> None:
