@@ -304,6 +304,15 @@ def test_what_is_the_same_each_time_is_not_refused(tmp_path: Path) -> None:
     """A batch's own time, a source's file, a hash, and names and texts that look like chance are plain SQL."""
     select = "now() AS n, input_file_name() AS f, xxhash64(user) AS h, price AS rand, 'uuid()' AS t, -- rand()\n at"
     check_network(network(tmp_path / "in", of_map(select)), SparkSettings())
+def test_a_join_of_sources_knows_no_files() -> None:
+    """Of a row that comes of two sources Spark says no file: it is said before a host starts."""
+    source = {"format": "json", "schema": SCHEMA, "time": "at", "options": {"path": "in"}}
+    join = {"kind": "join", "inputs": ["s", "t"], "within": 1, "select": "s.user, input_file_name() AS f"}
+    made = parse_network({"name": "n", "sources": {"s": source, "t": source}, "operators": {"j": join}})
+    with pytest.raises(InputError, match=r"operators\.j\.select: input_file_name\(\) knows of files only"):
+        check_network(made, SparkSettings())
+
+
 
 
 def test_words_that_look_like_it_are_not_refused(tmp_path: Path) -> None:
