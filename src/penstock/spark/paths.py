@@ -9,19 +9,25 @@ import attrs
 
 from penstock.network import Network, Sink, Source
 from penstock.spark.shipped.deliver import is_folder
-from penstock.spark.shipped.place import absolute
+from penstock.spark.shipped.place import absolute, place_of
 
 Part = TypeVar("Part", Source, Sink)
 
 
 def paths_of(network: Network) -> dict[str, str]:
-    """Return the folders of sources and sinks as URIs, by their keys in the network's file."""
+    """Return the folders of sources and sinks as URIs, by their keys in the network's file; see `uri_of`."""
     return {
-        f"{table}.{name}.options.path": absolute(part.options["path"])
+        f"{table}.{name}.options.path": uri_of(part)
         for table, parts in (("sources", network.sources), ("sinks", network.sinks))
         for name, part in parts.items()
         if _has_files(part)
     }
+
+
+def uri_of(part: Source | Sink) -> str:
+    """Return a folder's URI: of a source a pattern, as Spark reads it, of a sink its name."""
+    path = part.options["path"]
+    return absolute(path) if isinstance(part, Source) else place_of(path).uri
 
 
 def settled(network: Network, but: Collection[str] = ()) -> Network:
@@ -34,7 +40,7 @@ def settled(network: Network, but: Collection[str] = ()) -> Network:
 def _settled(part: Part) -> Part:
     if not _has_files(part):
         return part
-    return attrs.evolve(part, options={**part.options, "path": absolute(part.options["path"])})
+    return attrs.evolve(part, options={**part.options, "path": uri_of(part)})
 
 
 def _has_files(part: Source | Sink) -> bool:

@@ -18,6 +18,7 @@ from penstock.spark.compile.sources import read_source
 from penstock.spark.run import scheduled_rates
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.nexmark import ROWS
+from penstock.spark.shipped.place import place_of
 from penstock.workload import nexmark
 
 ENDINGS = (".json", ".csv", ".parquet", ".orc", ".txt")
@@ -81,7 +82,7 @@ def read_samples(
             continue
         place = places[name]
         form = source.format if source.format in FILES else _format_of(place)
-        options = {**(source.options if source.format == form else {}), "path": str(place.absolute())}
+        options = {**(source.options if source.format == form else {}), "path": place_of(str(place)).pattern}
         if form == "csv" and source.format != "csv":
             options.setdefault("header", "true")
             # Else Spark takes columns by their place, whatever the header calls them.

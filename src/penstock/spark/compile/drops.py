@@ -73,7 +73,7 @@ class Drops:
 
     def _read(self, name: str, default: str) -> str:
         if self.file is not None:
-            path = self.file.uri.replace("`", "``")
+            path = self.file.pattern.replace("`", "``")
             said = f"(SELECT from_json(max(value), 'map<string,string>') FROM text.`{path}`)"  # noqa: S608 - a path
             return f"coalesce({said}[{literal(name)}], '{default}')"
         return f"java_method('java.lang.System', 'getProperty', '{knob(self.folder, name, self.copy)}', '{default}')"

@@ -125,7 +125,7 @@ def recalled_of(folder: Place, query: str) -> Place:
 def _recalled(session: SparkSession, deployment: Deployment, query: str) -> DataFrame:
     """Return what a query knew of its sources' event times when it was stopped (`penstock.spark.run.recall`)."""
     reader = session.readStream.format("json").schema("__origin int, at bigint")
-    frame = reader.load(recalled_of(deployment.place, query).uri)
+    frame = reader.load(recalled_of(deployment.place, query).pattern)
     return frame.selectExpr("__origin", "timestamp_micros(at) AS __time")
 
 

@@ -253,7 +253,7 @@ def probe(folder: Place, name: str, session: SparkSession) -> None:
     file = folder / f"probe-{token}.txt"
     file.replace(token.encode())
     try:
-        seen = [row[0] for row in asked(session.read.text(file.uri).collect)]
+        seen = [row[0] for row in asked(session.read.text(file.pattern).collect)]
     except EngineError:
         raise
     except Exception as error:

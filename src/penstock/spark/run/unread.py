@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -118,7 +119,9 @@ class Unread:
 
     def _files(self) -> Iterator[str]:
         """List the files as Spark does: those in the folder and its partitions, or all below; none that is hidden."""
-        for root in glob.glob(absolute(self._root).removeprefix("file://")):
+        # In Python brackets are what a backslash is to Spark.
+        pattern = re.sub(r"\\(.)", lambda found: glob.escape(found[1]), absolute(self._root).removeprefix("file://"))
+        for root in glob.glob(pattern):
             if os.path.isfile(root):
                 yield root
             for folder, inner, names in os.walk(root):

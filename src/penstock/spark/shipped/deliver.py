@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.spark.shipped.identity import Signed
 from penstock.spark.shipped.messages import deliver_messages
-from penstock.spark.shipped.place import Place, absolute, place_of
+from penstock.spark.shipped.place import Place, place_of
 from penstock.spark.shipped.share import Brought, as_parquet, put_aside
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
 from penstock.spark.shipped.told import note_of
@@ -88,7 +88,7 @@ class Aside:
         shape, numbered = shape_of(self.way), StructType()
         for number, each in enumerate(shape.fields):
             numbered.add(f"c{number}", each.dataType)
-        return session.read.schema(numbered).parquet(*(file.uri for file in self.files)).toDF(*shape.names)
+        return session.read.schema(numbered).parquet(*(file.pattern for file in self.files)).toDF(*shape.names)
 
 
 def shape_of(way: SinkExit) -> StructType:
@@ -227,7 +227,7 @@ def lay(way: SinkExit, frame: DataFrame, scratch: Place) -> list[Place]:
     """Let Spark write rows of a sink into a folder; return the files."""
     scratch.remove()
     options = {key: value for key, value in way.options.items() if key != "path"}
-    frame.write.format(way.format or "parquet").options(**options).mode("overwrite").save(absolute(scratch.uri))
+    frame.write.format(way.format or "parquet").options(**options).mode("overwrite").save(scratch.uri)
     return [scratch / name for name in scratch.names() if name.startswith("part-")]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import threading
 import time
@@ -27,13 +28,20 @@ def scheme_of(uri: str) -> str:
 
 
 def absolute(uri: str) -> str:
-    """Return a URI that Spark takes as it is, whatever its default file system; a path becomes ``file://…``.
+    """Return a URI for Spark's readers, whatever its default file system; a path becomes ``file://…``.
 
-    Hadoop does not undo percent signs, so that none are made.
+    They take it for a pattern, as its writer may have meant it, but for the current folder. Hadoop does not undo
+    percent signs, so that none are made.
     """
     if scheme_of(uri) not in LOCAL:
         return uri
-    return "file://" + os.path.abspath(_path(uri))
+    path = _path(uri)
+    return "file://" + os.path.normpath(path if os.path.isabs(path) else os.path.join(literally(os.getcwd()), path))
+
+
+def literally(path: str) -> str:
+    """Return the pattern that fits a path and nothing else."""
+    return re.sub(r"[]\\[{}*?]", r"\\\g<0>", path)
 
 
 def place_of(uri: str) -> Place:
@@ -75,8 +83,13 @@ class Place:
 
     @property
     def uri(self) -> str:
-        """The URI, for Spark."""
+        """The URI, for Spark's writers, and options of penstock's own."""
         return "file://" + self.path
+
+    @property
+    def pattern(self) -> str:
+        """The URI for Spark's readers of files, which take it for a pattern."""
+        return literally(self.uri)
 
     def read(self) -> bytes:
         """Return a file's content.
