@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sinks_kit import read_json
 
+from penstock.control.report import unread
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile.drops import Drops
 from penstock.spark.paths import paths_of, settled
 from penstock.spark.run import Engine
-from penstock.spark.run.unread import Unread
+from penstock.spark.run.unread import Unread, not_found
 from penstock.spark.shipped import deliver as delivering
 from penstock.spark.shipped.place import Place, RemotePlace, absolute
 
@@ -76,7 +78,7 @@ def test_the_current_folder_is_no_pattern(here: Path) -> None:
 
 
 def test_what_waits_in_such_a_folder_is_seen(here: Path, tmp_path: Path) -> None:
-    """Files are found where Spark finds them."""
+    """Files are found where Spark finds them; where no query has found one, that is said, and what a pattern is."""
     feed(here / "one/a.json", 0)
     source = windows().sources["one"]
     for path in ("one", "on?", absolute("one")):
@@ -84,6 +86,14 @@ def test_what_waits_in_such_a_folder_is_seen(here: Path, tmp_path: Path) -> None
         assert [*Unread(SimpleNamespace(options=options), Place(str(tmp_path)), 0)._files()] == [
             str(here / "one/a.json")
         ]
+    listed = json.dumps({"path": (here / "one/a.json").as_uri(), "timestamp": 0, "batchId": 0})
+    (Place(str(tmp_path / "q")) / "sources" / "0" / "0").replace(f"v1\n{listed}".encode())
+    queries: Any = [SimpleNamespace(inputs=("one", "two"), spec=SimpleNamespace(checkpoint=Place(str(tmp_path / "q"))))]
+    found = not_found(windows(), queries)
+    assert found == {"two": absolute("two")}
+    (said,) = unread({}, {}, found)
+    assert said.startswith("penstock: the source 'two' has found no file at file:///")
+    assert said.endswith("write a backslash before those of a name)")
 
 
 @pytest.mark.spark
@@ -96,5 +106,6 @@ def test_a_run_in_such_a_folder_goes_on(engine: Engine, here: Path, monkeypatch:
     for windows_closed in (5, 11):
         outcome = engine.run_once(engine.prepare(made, {"u": "h1", "w": "h1"}, here / "run [1]"))
         assert outcome.balanced(made)
+        assert outcome.unfound == {}
         assert len(read_json(here / "out [1]")) == windows_closed
         feed(here / "one/b.json", 1)

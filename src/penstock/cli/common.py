@@ -90,10 +90,10 @@ def write(text: str, indent: str = "", following: str = "") -> None:
 
 
 def say_unread(document: Document) -> None:
-    """Say, by a run's report, how many messages it could not read any more, and how many files it passed over."""
+    """Say, by a run's report, how many messages it could not read any more, and which files it did not read."""
     from penstock.control.report import unread
 
-    for text in unread(document.get("gone", {}), document.get("skipped", {})):
+    for text in unread(*(document.get(key, {}) for key in ("gone", "skipped", "unfound"))):
         say(text)
 
 

@@ -23,6 +23,9 @@ WAITED = (
     "then, and no prediction is meant for it"
 )
 
+PATTERN = frozenset("[]{}*?\\")
+"""What makes a path a pattern to Spark."""
+
 FEW = 0.01
 """Share of a run's tuples that may have waited since before it began: else no prediction holds for their latency."""
 
@@ -92,6 +95,7 @@ def compare(
         **({"missing": dict(outcome.missing)} if outcome.missing else {}),
         **({"gone": dict(outcome.gone)} if outcome.gone else {}),
         **({"skipped": dict(outcome.skipped)} if outcome.skipped else {}),
+        **({"unfound": dict(outcome.unfound)} if outcome.unfound else {}),
     }
     for name, rows in outcome.repeated.items():
         if rows:
@@ -109,14 +113,21 @@ def compare(
     return document
 
 
-def unread(gone: Mapping[str, int], skipped: Mapping[str, int]) -> list[str]:
-    """Return what to say of messages that were gone before they were read, by topic, and of files passed over."""
+def unread(gone: Mapping[str, int], skipped: Mapping[str, int], unfound: Mapping[str, str]) -> list[str]:
+    """Return what to say of messages gone before they were read, of files passed over, and of where none was found."""
+    none = "penstock: the source {!r} has found no file at {}{}"
     said = "messages of the topic {!r} were gone before they were read"
     old = "files of the source {!r} were not read: they are a week older than others (Spark's maxFileAge)"
     return [
         *(f"penstock: {count} {said.format(topic)}" for topic, count in gone.items()),
         *(f"penstock: {count} {old.format(source)}" for source, count in skipped.items()),
+        *(none.format(source, path, _hint(path)) for source, path in unfound.items()),
     ]
+
+
+def _hint(path: str) -> str:
+    """Return what to say of a path that is a pattern."""
+    return " (to Spark []{}*?\\ make a pattern; write a backslash before those of a name)" if PATTERN & {*path} else ""
 
 
 def _add_prediction(document: Document, prediction: Prediction) -> None:

@@ -17,7 +17,7 @@ from penstock.spark.run.between import taken_from_topics
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.history import History, read_history
 from penstock.spark.run.meter import repeated_of
-from penstock.spark.run.unread import never_read
+from penstock.spark.run.unread import never_read, not_found
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets, own_offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.told import manifest_of, report_of
@@ -105,6 +105,8 @@ class Outcome:
         By topic, how many messages were gone when the run went on, of those that it had still to read.
     skipped
         By source, how many files of its folder no query reads, since they are much older than those that were read.
+    unfound
+        By source, the path at which it has found no file yet, of those that have not.
     between
         By operator in real-time mode whose rows leave its query for another one, where that was asked for: when its
         topic had each row, and the row's stimulus time (s since 1970); of old rows only as far as they were kept.
@@ -124,6 +126,7 @@ class Outcome:
     missing: Mapping[str, str] = attrs.field(factory=dict)
     gone: Mapping[str, int] = attrs.field(factory=dict)
     skipped: Mapping[str, int] = attrs.field(factory=dict)
+    unfound: Mapping[str, str] = attrs.field(factory=dict)
     between: Mapping[str, tuple[Array, Array]] = attrs.field(factory=dict)
 
     def latency(self, sink: str | None = None) -> Array:
@@ -253,7 +256,7 @@ def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) ->
     repeated = {sink: repeated_of(folder, sink) for sink in deployment.network.sinks}
     return Outcome(
         epoch_of(folder), batches, visible, stimulus, taken, seconds, history=history, repeated=repeated, weight=weight,
-        skipped=never_read(deployment.network, queries),
+        skipped=never_read(deployment.network, queries), unfound=not_found(deployment.network, queries),
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ def summary(outcome: Outcome, network: Network, placement: Mapping[str, str], ho
         "seconds": outcome.seconds,
         **({"gone": dict(outcome.gone)} if outcome.gone else {}),
         **({"skipped": dict(outcome.skipped)} if outcome.skipped else {}),
+        **({"unfound": dict(outcome.unfound)} if outcome.unfound else {}),
     }
 
 

@@ -12,7 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 from penstock.network import Network, Source
 from penstock.spark.compile import Query
-from penstock.spark.shipped.checkpoint import files_listed
+from penstock.spark.paths import uri_of
+from penstock.spark.shipped.checkpoint import files_listed, files_seen
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import LOCAL, Place, absolute, scheme_of
 
@@ -134,12 +135,26 @@ class Unread:
 def never_read(network: Network, queries: Iterable[Query]) -> dict[str, int]:
     """Return by source how many files of its folder no query will read; see `Unread.never`."""
     found: dict[str, int] = {}
+    for source, checkpoint, number in _reading(network, queries):
+        found[source.name] = max(found.get(source.name, 0), Unread(source, checkpoint, number).never())
+    return {name: count for name, count in found.items() if count}
+
+
+def not_found(network: Network, queries: Iterable[Query]) -> dict[str, str]:
+    """Return by source the path at which no query has found a file, ever."""
+    found: dict[str, int] = {}
+    for source, checkpoint, number in _reading(network, queries):
+        found[source.name] = found.get(source.name, 0) + files_seen(checkpoint, number)
+    return {name: uri_of(network.sources[name]) for name, count in found.items() if not count}
+
+
+def _reading(network: Network, queries: Iterable[Query]) -> Iterator[tuple[Source, Place, int]]:
+    """Return the sources that read files, each with the checkpoint of a query and its number there."""
     for query in queries:
         for number, name in enumerate(query.inputs):
             source = network.sources.get(name)
             if source is not None and source.format in FILES:
-                found[name] = max(found.get(name, 0), Unread(source, query.spec.checkpoint, number).never())
-    return {name: count for name, count in found.items() if count}
+                yield source, query.spec.checkpoint, number
 
 
 def _hidden(name: str) -> bool:
