@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,6 @@ def test_nothing_is_computed_of_rows_that_are_not_there(engine: Engine, tmp_path
 
 
 @pytest.mark.spark
-@pytest.mark.spark
 def test_a_union_takes_names_in_any_case(engine: Engine, tmp_path: Path) -> None:
     """Columns whose names differ in case only are one column, called as the first input has it."""
     operators = {
@@ -90,6 +90,7 @@ def test_a_union_takes_names_in_any_case(engine: Engine, tmp_path: Path) -> None
     assert sorted(row["Price"] for row in rows) == sorted(price for _, price, _ in ROWS * 3)
 
 
+@pytest.mark.spark
 def test_a_star_of_a_join_runs(engine: Engine, tmp_path: Path) -> None:
     """The columns of one input, and one of the other: rows have them and nothing besides."""
     made = network(tmp_path / "in", of_join("v.* EXCEPT (at), b.price AS paid"))
@@ -266,6 +267,17 @@ def test_what_a_sink_would_not_do_is_refused(tmp_path: Path, sink: dict[str, Any
         check_network(network(tmp_path / "in", of_map("*"), **sink), SparkSettings())
 
 
+@pytest.mark.parametrize(("options", "circle"), [({}, True), ({"pathGlobFilter": "in-*"}, False)])
+def test_a_sink_feeds_no_source_of_its_own(options: dict[str, str], circle: bool) -> None:
+    """A folder that is read and written, however it is named, is refused unless the source takes files by names."""
+    source = {"format": "json", "schema": SCHEMA, "options": {"path": "in", **options}}
+    sink = {"input": "m", "format": "json", "options": {"path": f"file://{Path.cwd()}/out/../in/"}}
+    made = {"name": "n", "sources": {"s": source}, "operators": of_map("*"), "sinks": {"out": sink}}
+    refused = pytest.raises(InputError, match=r"sinks\.out\.options\.path: the source 's' reads this folder")
+    with refused if circle else nullcontext():
+        check_network(parse_network(made), SparkSettings())
+
+
 @pytest.mark.parametrize(
     ("operators", "said"),
     [
@@ -292,6 +304,15 @@ def test_what_differs_when_it_is_computed_again_is_refused(
         check_network(network(tmp_path / "in", operators), SparkSettings())
 
 
+def test_a_join_of_sources_knows_no_files() -> None:
+    """Of a row that comes of two sources Spark says no file: it is said before a host starts."""
+    source = {"format": "json", "schema": SCHEMA, "time": "at", "options": {"path": "in"}}
+    join = {"kind": "join", "inputs": ["s", "t"], "within": 1, "select": "s.user, input_file_name() AS f"}
+    made = parse_network({"name": "n", "sources": {"s": source, "t": source}, "operators": {"j": join}})
+    with pytest.raises(InputError, match=r"operators\.j\.select: input_file_name\(\) knows of files only"):
+        check_network(made, SparkSettings())
+
+
 def test_an_event_time_by_chance_is_refused(tmp_path: Path) -> None:
     """A source's event time is the same whenever its rows are read."""
     made = network(tmp_path / "in", of_map("*"))
@@ -304,15 +325,6 @@ def test_what_is_the_same_each_time_is_not_refused(tmp_path: Path) -> None:
     """A batch's own time, a source's file, a hash, and names and texts that look like chance are plain SQL."""
     select = "now() AS n, input_file_name() AS f, xxhash64(user) AS h, price AS rand, 'uuid()' AS t, -- rand()\n at"
     check_network(network(tmp_path / "in", of_map(select)), SparkSettings())
-def test_a_join_of_sources_knows_no_files() -> None:
-    """Of a row that comes of two sources Spark says no file: it is said before a host starts."""
-    source = {"format": "json", "schema": SCHEMA, "time": "at", "options": {"path": "in"}}
-    join = {"kind": "join", "inputs": ["s", "t"], "within": 1, "select": "s.user, input_file_name() AS f"}
-    made = parse_network({"name": "n", "sources": {"s": source, "t": source}, "operators": {"j": join}})
-    with pytest.raises(InputError, match=r"operators\.j\.select: input_file_name\(\) knows of files only"):
-        check_network(made, SparkSettings())
-
-
 
 
 def test_words_that_look_like_it_are_not_refused(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from penstock.spark.compile.functions import import_function
 from penstock.spark.compile.sources import MESSAGE, parses
 from penstock.spark.compile.sql import calls, clocks, distinct, over_rows
 from penstock.spark.connection import Connection
-from penstock.spark.shipped.deliver import FILES
-from penstock.spark.shipped.place import place_of, scheme_of
+from penstock.spark.shipped.deliver import FILES, is_folder
+from penstock.spark.shipped.place import absolute, place_of, scheme_of
 
 BY_CHANCE = frozenset({"rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid"})
 """Functions whose values are drawn, also with a seed: then they follow how rows are dealt out to tasks."""
@@ -66,6 +66,7 @@ def _check_tables(network: Network) -> None:
             _check_event_time(network, operator)
     for sink in network.sinks.values():
         _check_sink(network, sink)
+        _check_circle(network, sink)
 
 
 def check_placement(network: Network, placement: Mapping[str, str], settings: SparkSettings) -> None:
@@ -250,3 +251,18 @@ def _check_sink(network: Network, sink: Sink) -> None:
     except OSError:
         # It may be there for the hosts and not for us.
         return
+
+
+def _check_circle(network: Network, sink: Sink) -> None:
+    """Refuse a sink whose rows a source would read that they come from, unless it takes files by their names."""
+    for name in sorted(lineage(network)[sink.input]) if is_folder(sink.format, sink.options) else ():
+        options = network.sources[name].options
+        chosen = any(key.lower() == "pathglobfilter" for key in options)
+        if not is_folder(network.sources[name].format, options) or chosen:
+            continue
+        if absolute(options["path"]).rstrip("/") == place_of(sink.options["path"]).pattern:
+            raise InputError(
+                f"the source {name!r} reads this folder: what leaves would come in again",
+                at=f"sinks.{sink.name}.options.path",
+                hint="name another folder",
+            )
