@@ -267,8 +267,7 @@ def _operator(name: str, document: Document, defaults: Document, folder: str | N
         service=table.service,
         emit=table.emit,
         where=table.where,
-        # An item may end with a comment, which goes on to the end of its line.
-        select="\n, ".join(table.select) if isinstance(table.select, list) else table.select,
+        select=_items(table.select) if isinstance(table.select, list) else table.select,
         by=_columns(table.by),
         window=window,
         slide=None if table.slide is None else _duration(table.slide, f"{at}.slide", positive=True),
@@ -391,6 +390,11 @@ def _per_input(value: float | list[float] | None, inputs: tuple[str, ...], at: s
 def _finite(number: float, at: str) -> None:
     if not math.isfinite(number) or number < 0:
         raise InputError(f"expected a finite number >= 0, got {number}", at=at)
+
+
+def _items(given: list[str]) -> str:
+    """Return the items of a list as one text; one may end with a comment, which goes on to the end of its line."""
+    return ", ".join(f"{item}\n" if "--" in item else item for item in given)
 
 
 def _duration(value: str | float, at: str, *, positive: bool = False) -> float:
