@@ -21,6 +21,7 @@ from penstock.errors import InputError
 from penstock.latency.batches import BatchHosts, PlacedBatches, microbatch_estimate
 from penstock.latency.estimate import Estimate, Spread
 from penstock.latency.intervals import with_interval
+from penstock.latency.models import MODELS, model_of
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.setting import Setting
 from penstock.load.statistics import HostStatistics
@@ -92,6 +93,17 @@ def test_simulator_agrees() -> None:
             worst.append(abs(found.total.worst / true["max"] - 1))
     assert np.quantile(mean, 0.9) <= 0.05
     assert max(worst) <= 0.05
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_simulator_has_the_factors_of_every_model(name: str) -> None:
+    """Hosts that take twice as long in place do so in the simulator too, whatever the model that it checks."""
+    model, cluster = load_model(chain([0.01]), Rates.constant({"s1": 60.0}, 60.0)), Cluster.uniform(1)
+    placement, statistics = Placement({"o1.1": "h1"}), Statistics(hosts={"h1": HostStatistics(factor=2.0)})
+    found = model_of(name)(model, placement, cluster, statistics).tuples.worst
+    setting = Setting(network=model.network, cluster=cluster, placement=placement, statistics=statistics)
+    assert simulated(setting, model.rates, name).latency["max"] == pytest.approx(found, rel=0.05)
+    assert found > 10
 
 
 @pytest.mark.parametrize("capacity", [0.5, 1.0, 2.0, 16.0])

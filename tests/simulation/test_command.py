@@ -268,3 +268,20 @@ def test_the_interval_has_the_overhead_that_was_asked_for(penstock, tmp_path):
     low, high = found["interval"]["worst"]
     assert low <= found["latency"]["max"] + 0.02
     assert high == pytest.approx(found["latency"]["max"], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "words", [["simulate"], ["simulate", "--trigger", "0.1"], ["control", "--policy", "shed", "--for", "30", "--fresh"]]
+)
+def test_hosts_are_as_fast_as_statistics_say(penstock, tmp_path, monkeypatch, words):
+    """A host that takes twice as long in place does so in every simulation, of batches and of single rows."""
+    monkeypatch.chdir(tmp_path)
+    network, statistics = tmp_path / "network.toml", tmp_path / "statistics.json"
+    network.write_text(
+        'name = "one"\n[sources.a]\n[operators.x]\nkind = "map"\ninput = "a"\ncost = 0.01\n[sinks.out]\ninput = "x"\n'
+    )
+    given = [network, "--hosts", "1", "--placement", "x=h1", "--rates", "a=40", "--duration", "30", "--json"]
+    for factor, busy in ((1.0, 0.4), (2.0, 0.8)):
+        statistics.write_text(f'{{"operators": {{}}, "hosts": {{"h1": {{"factor": {factor}}}}}}}')
+        found = penstock(*words[:1], *given, *words[1:], "--statistics", statistics).document
+        assert found["hosts"]["h1"]["busy"] == pytest.approx(busy, abs=0.02)

@@ -88,8 +88,9 @@ class Wanted:
 
 @contextmanager
 def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
-    """Give the simulator."""
+    """Give the simulator, its hosts as fast as statistics say that they are."""
     from penstock.files import write_json
+    from penstock.latency.batches import in_time
     from penstock.simulation import MicroBatch, Options, Recording, SimulationEngine, held_back
     from penstock.telemetry.runs import ABOUT
 
@@ -99,7 +100,8 @@ def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     write_json(Path(wanted.directory) / "control" / ABOUT, wanted.setting.document())
     options = Options(duration=wanted.seconds, move_time=wanted.move_time, microbatch=batches, seed=wanted.seed)
     record = Recording(progress=None if wanted.pace is None else held_back(wanted.pace, wanted.since))
-    yield SimulationEngine(wanted.network, wanted.cluster, wanted.placement, wanted.rates, options, record=record)
+    cluster, _ = in_time(wanted.cluster, wanted.statistics)
+    yield SimulationEngine(wanted.network, cluster, wanted.placement, wanted.rates, options, record=record)
 
 
 @contextmanager

@@ -391,10 +391,12 @@ def _fixed(hosts: BatchHosts, overhead: float | None) -> BatchHosts:
 def _batched(
     work: HostOptions, hosts: BatchHosts, network: Network, cluster: Cluster, placement: Placement
 ) -> tuple[MicroBatch | None, Cluster]:
-    """Return the micro-batches asked for, and the cluster at the pace that its hosts have in them."""
+    """Return the micro-batches asked for, and the cluster with hosts as fast as statistics say that they are."""
     from penstock.control.as_modelled import unlike
+    from penstock.latency.batches import in_time
     from penstock.simulation import MicroBatch
 
+    in_place, _ = in_time(cluster, hosts.statistics)
     if work.trigger is None:
         if work.overhead is not None or work.progressive:
             raise InputError("expected --trigger with --overhead and --progressive", at="--trigger")
@@ -403,11 +405,11 @@ def _batched(
                 f"note: rows are served one by one; the micro-batches of this cluster, with their trigger and the "
                 f"overheads of the statistics, count with --trigger {cluster.spark.trigger:g}"
             )
-        return None, cluster
+        return None, in_place
     for note in unlike(network, cluster, placement):
         common.note(f"note: {note}")
     fixed = hosts.fixed(placement) if work.overhead is None else work.overhead
-    return MicroBatch(trigger=work.trigger, overhead=fixed, progressive=work.progressive), hosts.paced(cluster)
+    return MicroBatch(trigger=work.trigger, overhead=fixed, progressive=work.progressive), in_place
 
 
 def _print(document: Document) -> None:

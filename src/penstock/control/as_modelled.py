@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.cluster import Cluster
-from penstock.latency.batches import BatchHosts
+from penstock.latency.batches import BatchHosts, in_time
 from penstock.latency.fragments import fragments
 from penstock.load.setting import Setting
 from penstock.network import Network
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 def simulated(setting: Setting, rates: Rates, model: str = "microbatch", seed: int = 0) -> SimulationResult:
     """Simulate a run the way a latency model sees it: in micro-batches with the statistics' overheads, or tuple-wise.
+
+    Hosts are as fast as the statistics say that they are in place, whatever the model.
 
     Parameters
     ----------
@@ -33,8 +35,8 @@ def simulated(setting: Setting, rates: Rates, model: str = "microbatch", seed: i
     if model == "microbatch":
         hosts = BatchHosts.of(setting.statistics, cluster)
         batches = MicroBatch(trigger=hosts.trigger, overhead=hosts.fixed(placement), progressive=hosts.progressive)
-        cluster = hosts.paced(cluster)
     options = Options(policy="stimulus", drain=True, microbatch=batches, seed=seed)
+    cluster, _ = in_time(cluster, setting.statistics)
     return simulate(setting.network, cluster, placement, rates, options)
 
 
