@@ -12,6 +12,7 @@ import pytest
 from penstock.cli import common, reading
 from penstock.cluster import Cluster
 from penstock.errors import Infeasible, InputError
+from penstock.load import Statistics
 from penstock.network import read_network
 
 TWO = Path("examples/two-chains")
@@ -167,7 +168,7 @@ def test_without_rates_sources_bring_equally_much(
     network = read_network(TWO / "network.toml")
     common.begin("run")
     for cluster in (Cluster.uniform(2), Cluster.uniform(2, 1e-9)):
-        placed = reading.decide_placement(network, cluster, None, algorithm, None, 0)
+        placed = reading.decide_placement(reading.Deployment(network, Statistics(), cluster), None, algorithm, None, 0)
         assert placed.keys() == network.operators.keys()
     assert algorithm == "random" or set(placed.values()) == {"h1", "h2"}
     common.say_notes()
@@ -179,12 +180,11 @@ def test_some_placements_need_no_costs(root: Path) -> None:
     """Without rates, placements by chance and by whole queries are there without costs too; others name what lacks."""
     network = read_network(TWO / "network.toml")
     bare = network.having([attrs.evolve(each, cost=None) for each in network.operators.values()])
+    deployed = reading.Deployment(bare, Statistics(), Cluster.uniform(2))
     for algorithm in ("random", "connected"):
-        assert (
-            reading.decide_placement(bare, Cluster.uniform(2), None, algorithm, None, 0).keys() == bare.operators.keys()
-        )
+        assert reading.decide_placement(deployed, None, algorithm, None, 0).keys() == bare.operators.keys()
     with pytest.raises(InputError, match="has no cost"):
-        reading.decide_placement(bare, Cluster.uniform(2), None, None, None, 0)
+        reading.decide_placement(deployed, None, None, None, 0)
 
 
 def test_a_missing_cost_is_missing_in_its_file(penstock: Any, root: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from penstock.cluster import Placement
 from penstock.errors import Infeasible, InputError
 from penstock.latency.batches import microbatch_estimate
 from penstock.load import Statistics, load_model
+from penstock.load.statistics import HostStatistics
 from penstock.monitor import Question, what_if
 from penstock.monitor.expected import OVERLOAD_ONLY
 from penstock.network import Network, Operator, Sink, Source
@@ -128,6 +129,10 @@ def test_other_placements_can_be_asked_for() -> None:
     assert moved["hosts"]["h2"]["work"] == 0
     placed = what_if(here, Question(algorithm="largest-first", rates={"clicks": 200.0}), USUAL)
     assert set(placed["placement"].values()) == {"h1", "h2"}
+    known = attrs.evolve(here.statistics, hosts={"h1": HostStatistics(factor=50.0)})
+    slow = attrs.evolve(here, statistics=known)
+    placed = what_if(slow, Question(algorithm="largest-first", rates={"clicks": 20.0}), USUAL)
+    assert set(placed["placement"].values()) == {"h2"}
 
 
 @pytest.mark.parametrize(

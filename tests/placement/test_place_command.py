@@ -177,3 +177,23 @@ def test_copies_that_come_anew_were_nowhere(penstock, network, more):
     assert set(document["placement"]) == {"a1", "a2", "b1", "a1#2", "a2#2", "b1#2"}
     assert all(document["placement"][name] != document["placement"][f"{name}#2"] for name in ("a1", "a2", "b1"))
     assert not any("#" in name for name in document["moved"])
+
+
+def test_hosts_are_as_fast_as_their_factors_say(penstock, network, tmp_path):
+    """Whoever places takes hosts for as fast as statistics say, so that the value is what `estimate` says of it."""
+    statistics = tmp_path / "statistics.json"
+    statistics.write_text('{"operators": {}, "hosts": {"h1": {"factor": 3.0}}}')
+    given = [network, "--hosts", 2, "--rates", "a=200,b=350", "--statistics", statistics]
+    done = penstock("place", *given, "--algorithm", "exact", "--json")
+    placed = ",".join(f"{name}={host}" for name, host in done.document["placement"].items())
+    told = penstock("estimate", *given, "--placement", placed, "--json").document
+    assert done.document["objective"]["value"] == pytest.approx(told["worst"], abs=1e-9)
+    loads = {"a1": 0.2, "a2": 0.2, "b1": 0.35}
+    for host, slow in (("h1", 3.0), ("h2", 1.0)):
+        share = slow * sum(loads[name] for name, there in done.document["placement"].items() if there == host)
+        assert done.document["hosts"][host]["mean"] == pytest.approx(share)
+    assert "by their factors" in done.err
+    assert penstock("compare", *given, "--json").document["ranking"][0]["worst"] == 0
+    # By capacities alone all of this fits, and by what hosts can do it does not.
+    much = [*given[:3], "--rates", "a=300,b=900", *given[5:]]
+    assert "short by" in penstock("place", *much, "--json").document["reason"]

@@ -195,7 +195,7 @@ def _from_network(path: str, files: NetworkOptions, weights: dict[str, float]) -
     graph, known = reading.get_network(path, files.statistics)
     cluster = reading.get_cluster(files.cluster, files.hosts, graph)
     model = reading.get_model(graph, files.rates, files.duration, files.period)
-    placed = reading.decide_placement(graph, cluster, files.placement, None, model.rates, 0)
+    placed = reading.decide_placement(reading.Deployment(graph, known, cluster), files.placement, None, model.rates, 0)
     return planned(model, cluster, placed, known, weights)
 
 

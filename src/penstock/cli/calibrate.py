@@ -172,7 +172,8 @@ def _in_place(engine: Engine, task: _Task, alone: Statistics, tell: Report) -> S
     from penstock.network import Network
 
     known, inputs = alone.complete(task.network, override=True), task.inputs
-    placed = reading.decide_placement(known, engine.cluster, inputs.placement, inputs.algorithm, task.rates, task.seed)
+    deployed = reading.Deployment(known, alone, engine.cluster)
+    placed = reading.decide_placement(deployed, inputs.placement, inputs.algorithm, task.rates, task.seed)
     sinks = [attrs.evolve(sink, format=None, options={}) for sink in task.network.sinks.values()]
     bare = Network.of(task.network.name, task.network.sources.values(), task.network.operators.values(), sinks)
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:

@@ -11,6 +11,7 @@ from penstock.cli import common, options
 from penstock.errors import InputError, locating
 
 if TYPE_CHECKING:
+    from penstock.cli.reading import Deployment
     from penstock.cluster import Placement
     from penstock.latency.estimate import Estimate
     from penstock.network import Network
@@ -43,6 +44,15 @@ class PlanOptions(NamedTuple):
                 rates.check(variant.sources)
         return found
 
+    def chosen(self, deployed: Deployment, rates: Rates, seed: int) -> list[tuple[str, Placement]]:
+        """Return the placements of a network with how each was given; one that is decided, if none is."""
+        from penstock.cli import reading
+
+        if not self.placements:
+            label = "one host" if len(deployed.cluster.hosts) == 1 else "mace-climb"
+            return [(label, reading.decide_placement(deployed, None, "mace-climb", rates, seed))]
+        return [(text, reading.get_placement(text, deployed.network, deployed.cluster)) for text in self.placements]
+
 
 def command(
     network: options.NetworkOptions,
@@ -69,16 +79,13 @@ def command(
     check = model.check()
     if top < 1:
         raise InputError(f"expected at least 1 row, got {top}", at="--top")
-    graph, known, cluster = reading.get_deployment(network)
+    graph, known, cluster = deployed = reading.get_deployment(network)
     expected = reading.get_rates(graph, *rates)
     graphs = [(network.network, graph), *plans.others(network.statistics, expected)]
     name = model.model or default_model(cluster, graph)
 
     def choose(variant: Network) -> list[tuple[str, Placement]]:
-        if not plans.placements:
-            label = "one host" if len(cluster.hosts) == 1 else "mace-climb"
-            return [(label, reading.decide_placement(variant, cluster, None, "mace-climb", expected, answer.seed))]
-        return [(text, reading.get_placement(text, variant, cluster)) for text in plans.placements]
+        return plans.chosen(deployed._replace(network=variant), expected, answer.seed)
 
     def measure(variant: Network, placed: Placement) -> float:
         deployed = Setting(network=variant, cluster=cluster, placement=placed, statistics=known)

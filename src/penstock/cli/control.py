@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.cli.decisions import show
-from penstock.cli.engines import ENGINES, Wanted, begun, first_placement, rehearsed
+from penstock.cli.engines import ENGINES, Wanted, begun, rehearsed
 from penstock.errors import InputError, locating
 from penstock.files import Document
 
@@ -152,7 +152,7 @@ def command(
     from penstock.cli import reading
 
     _check(inputs, goal, run)
-    graph, known, cluster = reading.get_deployment(network)
+    graph, known, cluster = deployed = reading.get_deployment(network)
     directory = folder.directory or cluster.spark.directory or f".penstock/{graph.name}"
     # A run that was cut off waits for its hosts: what comes next is imported meanwhile.
     with begun(run.engine, cluster, goal.spare, directory) as left:
@@ -166,7 +166,7 @@ def command(
         given = inputs.placement, inputs.algorithm
         placed = _going_on(left.placement, *given, network=graph, cluster=left.cluster)
         if placed is None:
-            placed = first_placement(*given, own, answer.seed, network=graph, cluster=cluster)
+            placed = reading.decide_placement(deployed, *given, own, answer.seed, overload=True)
         control = _control(goal, run, cluster, folder.act, answer.seed, _every(goal, run, graph, cluster))
         span = inputs.seconds if inputs.seconds is not None or not simulated or rates is None else rates.duration
         wanted = Wanted(

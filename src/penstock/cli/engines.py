@@ -212,26 +212,6 @@ def _crowded(cluster: Cluster) -> Cluster:
     return cluster.crowded(sorted(cluster.hosts), cores_here())
 
 
-def first_placement(
-    given: str | None, algorithm: str | None, rates: Rates | None, seed: int, *, network: Network, cluster: Cluster
-) -> Placement:
-    """Return where operators are at first: as given, or as an algorithm says.
-
-    An algorithm may fill hosts beyond their quotas where it must: what is too much will be dropped, or get a host more.
-    """
-    from penstock.cli import reading
-
-    if given is not None or rates is None or len(cluster.hosts) == 1:
-        return reading.decide_placement(network, cluster, given, algorithm, rates, seed)
-    import numpy as np
-
-    from penstock.load import load_model
-    from penstock.placement import Problem, Terms, place
-
-    problem = Problem(load_model(network, rates), cluster, None, network.pins)
-    return place(problem, algorithm or "correlation", np.random.default_rng(seed), Terms(overload=True)).placement
-
-
 @contextmanager
 def rehearsed(engine: str, wanted: Wanted, control: Control, tell: Report) -> Iterator[Engine]:
     """Give an engine; where time does not wait, its controller rehearses while hosts start, before anything runs.

@@ -123,14 +123,16 @@ def command(
     from penstock.load.summary import host_shares
     from penstock.placement import Divided, Problem, Terms, Weights, copies_of, place, prepare
 
-    graph, _, cluster = reading.get_deployment(network)
+    graph, known, cluster = reading.get_deployment(network)
     model = reading.get_model(graph, *rates)
     if wish.overload not in (None, "allow", "soft"):
         raise InputError(f"expected allow or soft, got {wish.overload!r}", at="--overload")
     copies = copies_of(wish.algorithm, wish.replicas)
     previous = reading.get_previous(before.previous, graph, cluster, copies)
     parameters = tuning.parameters()
-    problem = Problem(model, cluster, previous, graph.pins, copies)
+    problem = Problem.of(model, cluster, known, previous, copies)
+    if problem.cluster is not cluster:
+        common.note("note: capacities are those that hosts have by their factors in the statistics: capacity / factor")
     prepare(problem, wish.algorithm, **parameters)
     start = time.perf_counter()
     terms = Terms(
@@ -145,7 +147,7 @@ def command(
     )
     found = place(problem, wish.algorithm, np.random.default_rng(answer.seed), terms, **parameters)
     seconds = time.perf_counter() - start
-    rows = host_shares(model, found.placement, cluster)
+    rows = host_shares(model, found.placement, problem.cluster)
     if answer.json:
         common.answer({"algorithm": wish.algorithm, **found.document(), "hosts": rows, "seconds": seconds})
         return

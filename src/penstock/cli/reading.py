@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from typing import NamedTuple
 
 import attrs
 
@@ -59,10 +60,18 @@ def get_cluster(path: str | None, hosts: int | None, network: Network) -> Cluste
     return cluster
 
 
-def get_deployment(options: NetworkOptions) -> tuple[Network, Statistics, Cluster]:
+class Deployment(NamedTuple):
+    """A network, what is known of it, and its cluster."""
+
+    network: Network
+    statistics: Statistics
+    cluster: Cluster
+
+
+def get_deployment(options: NetworkOptions) -> Deployment:
     """Read a network, what is known of it, and its cluster."""
     network, known = get_network(options.network, options.statistics)
-    return network, known, get_cluster(options.cluster, options.hosts, network)
+    return Deployment(network, known, get_cluster(options.cluster, options.hosts, network))
 
 
 def get_previous(given: str | None, network: Network, cluster: Cluster, copies: int) -> Placement | None:
@@ -146,26 +155,40 @@ def get_keep(given: str | None, network: Network, *, copies: bool = False) -> di
 
 
 def decide_placement(
-    network: Network, cluster: Cluster, placement: str | None, algorithm: str | None, rates: Rates | None, seed: int
+    deployed: Deployment,
+    placement: str | None,
+    algorithm: str | None,
+    rates: Rates | None,
+    seed: int,
+    *,
+    overload: bool = False,
 ) -> Placement:
-    """Read a placement, or let an algorithm decide it; without rates, for sources that bring equally much."""
+    """Read a placement, or let an algorithm decide it; without rates, for sources that bring equally much.
+
+    Parameters
+    ----------
+    overload
+        Whether hosts may be filled beyond their quotas where they must be: under control what is too much is dropped,
+        or gets a host more. Without rates nothing is known of how much there is in all, so that quotas only guide.
+    """
     if algorithm is not None:
         from penstock.placement import algorithm as known
 
         known(algorithm)  # names one that is none, also where nothing is left to decide
+    network, statistics, cluster = deployed
     if placement is not None:
         return get_placement(placement, network, cluster)
     if len(cluster.hosts) == 1:
         return Placement(dict.fromkeys(network.operators, next(iter(cluster.hosts))))
     import numpy as np
 
+    from penstock.latency.batches import in_time
     from penstock.placement import Problem, Terms, place
 
     name = algorithm or "correlation"
-    model = _even_load(network, cluster, name) if rates is None else load_model(network, rates)
-    problem, rng = Problem(model, cluster, None, network.pins), np.random.default_rng(seed)
-    # Of how much there is in all nothing is known without rates: quotas then only guide.
-    return place(problem, name, rng, Terms(overload=rates is None)).placement
+    model = _even_load(network, in_time(cluster, statistics)[0], name) if rates is None else load_model(network, rates)
+    terms = Terms(overload=overload or rates is None)
+    return place(Problem.of(model, cluster, statistics), name, np.random.default_rng(seed), terms).placement
 
 
 UNWEIGHED = ("random", "connected")

@@ -117,10 +117,9 @@ def command(
     from penstock.workload.rates import joined
 
     _check(drop, end)
-    graph, known = reading.get_network(network.network, network.statistics)
-    _check_learned(end, graph, known)
     count = 1 if network.hosts is None and network.cluster is None else network.hosts
-    cluster = reading.get_cluster(network.cluster, count, graph)
+    graph, known, cluster = deployed = reading.get_deployment(network._replace(hosts=count))
+    _check_learned(end, graph, known)
     fractions = reading.get_keep(drop.keep, graph)
     expected = inputs.read(graph)
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
@@ -136,7 +135,7 @@ def command(
     if there is not None:
         placed = left.placement_of(there).check(graph.operators, cluster.hosts, graph.pins)
     else:
-        placed = reading.decide_placement(graph, cluster, inputs.placement, inputs.algorithm, expected, answer.seed)
+        placed = reading.decide_placement(deployed, inputs.placement, inputs.algorithm, expected, answer.seed)
     _check_placed(graph, cluster, placed, drop, end)
     cluster = cluster.crowded(sorted(set(placed.values())), hosts.cores_here())
     job = Job(

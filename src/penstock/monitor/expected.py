@@ -216,7 +216,7 @@ def asked(setting: Setting, question: Question, usual: Mapping[str, float]) -> S
             raise InputError(
                 f"{question.algorithm!r} cannot be asked for", at="algorithm", hint=suggest("", free, "algorithms")
             )
-        problem = Problem(load_model(setting.statistics.complete(network), rates), cluster, None, network.pins)
+        problem = Problem.of(load_model(setting.statistics.complete(network), rates), cluster, setting.statistics)
         # What does not fit is dropped afterwards.
         terms = Terms(overload=question.shed)
         found = place(problem, question.algorithm, np.random.default_rng(0), terms).placement

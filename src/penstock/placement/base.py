@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, Placement, base_name, copies_of
 from penstock.errors import Infeasible, InputError
-from penstock.load import LoadModel, expand_replicas
+from penstock.latency.batches import in_time
+from penstock.load import LoadModel, Statistics, expand_replicas
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,6 +57,19 @@ class Problem:
 
     def __attrs_post_init__(self) -> None:
         check_copies(self.replicas)
+
+    @classmethod
+    def of(
+        cls,
+        model: LoadModel,
+        cluster: Cluster,
+        statistics: Statistics | None,
+        previous: Placement | None = None,
+        replicas: int = 1,
+    ) -> Problem:
+        """Return the problem of a network with its pins, on hosts as fast as statistics say that they are in place."""
+        in_place, _ = in_time(cluster, statistics)
+        return cls(model, in_place, previous, model.network.pins, replicas)
 
     @property
     def names(self) -> tuple[str, ...]:
