@@ -14,6 +14,7 @@ import pytest
 
 import penstock as library
 from penstock.errors import Infeasible, InputError
+from penstock.load import read_statistics
 from penstock.telemetry.worker import Worker
 
 LOG = "examples/event-log/spark-4.3.zstd"
@@ -194,6 +195,29 @@ def test_networks_have_the_values_of_the_commands(penstock: Any, root: Path) -> 
     assert found.feasible
     assert found.score == pytest.approx(at["score"])
     assert dict(found.keep) == pytest.approx(at["keep"])
+
+
+def test_statistics_count_as_in_the_commands(penstock: Any, tmp_path: Path) -> None:
+    """In every function that takes statistics, what the network leaves open and the factors come from them."""
+    network, file = str(tmp_path / "n.toml"), str(tmp_path / "s.json")
+    Path(network).write_text(
+        'name = "n"\n[sources.s]\n[sinks.t]\ninput = "b"\n[operators.a]\nkind = "filter"\ninput = "s"\ncost = 0.001\n'
+        '[operators.b]\nkind = "map"\ninput = "a"\n'
+    )
+    rows = '"a": {"cost": 0.5, "selectivity": 0.1}, "b": {"cost": 0.02, "selectivity": 1.0}'
+    Path(file).write_text(f'{{"operators": {{{rows}}}, "hosts": {{"h2": {{"factor": 12.0}}}}}}')
+    given, placed, rates = [network, "--hosts", 2, "--statistics", file], {"a": "h1", "b": "h2"}, {"s": 100.0}
+    inline = ["--placement", "a=h1,b=h2", "--json"]
+    for known in (file, read_statistics(file)):
+        late = library.estimate(network, rates, placed, statistics=known).total.worst
+        assert late > 0
+        assert late == penstock("estimate", *given, "--rates", "s=100", *inline).document["worst"]
+        told = penstock("shed", *given, "--at", "s=1000", "--planner", "exact", *inline).document
+        assert library.shed(network, placed, {"s": 1000.0}, statistics=known).keep == told["keep"]
+        assert list(told["keep"].values()) == pytest.approx([0.5])
+        answer = library.place(network, rates, statistics=known, algorithm="exact")
+        assert answer.value == library.estimate(network, rates, answer, statistics=known).total.worst == 0
+        assert library.load_network(network, known).operators["b"].cost == (0.02,)
 
 
 def test_copies_are_shed_from_python_as_by_the_command(penstock: Any, root: Path) -> None:

@@ -14,7 +14,7 @@ from penstock.api.spelling import generator, naming_parameters, numbers
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, read_cluster, read_placement
 from penstock.control.prediction import begun
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.files import Document, suggest
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import default_model, model_of
@@ -48,16 +48,15 @@ Placed = Path | Mapping[str, str] | Answer
 
 
 @naming_parameters()
-def load_network(path: Path, statistics: Path | None = None) -> Network:
-    """Read a network file, completed by a statistics file.
+def load_network(path: Path, statistics: Path | Statistics | None = None) -> Network:
+    """Read a network file, completed by statistics or their file.
 
     Raises
     ------
     InputError
         Naming file, table, key and line.
     """
-    network = read_network(_path(path, "path", "a network file"))
-    return network if statistics is None else _statistics(statistics, network).complete(network)
+    return _completed(read_network(_path(path, "path", "a network file")), statistics)[0]
 
 
 @naming_parameters()
@@ -78,7 +77,8 @@ def place(
     algorithm
         One of `penstock.placement.ALGORITHMS`.
     parameters
-        Of the algorithm, and the fields of `penstock.placement.Terms`: ``theta``, ``measure``, ``overload``, …
+        Of the algorithm, and the fields of `penstock.placement.Terms`: ``theta``, ``measure``, ``overload``, …;
+        ``statistics``: costs that the network leaves open, and factors of hosts.
 
     Returns
     -------
@@ -90,10 +90,10 @@ def place(
     Infeasible
         Naming the host or link that is short.
     """
-    network = _network(network)
+    network, known = _completed(network, parameters.pop("statistics", None))
     cluster = _cluster(hosts, network)
     before = None if previous is None else _placement(previous, network, cluster)
-    problem = Problem(_model(network, rates), cluster, before, network.pins)
+    problem = Problem.of(_model(network, rates), cluster, known, before)
     terms, own = terms_of(parameters)
     return decide(problem, algorithm, generator(seed), terms, **own)
 
@@ -115,7 +115,7 @@ def estimate(
     model
         One of `penstock.latency.models.MODELS`; None: the one that fits the cluster, as the command takes it.
     statistics
-        Overheads and factors of hosts, for ``microbatch``.
+        Costs and selectivities that the network leaves open, and overheads and factors of hosts.
 
     Returns
     -------
@@ -127,9 +127,8 @@ def estimate(
     InputError
         If the parts do not fit each other.
     """
-    network = _network(network)
+    network, known = _completed(network, statistics)
     cluster = _cluster(hosts, network)
-    known = None if statistics is None else _statistics(statistics, network)
     placed = _placement(placement, network, cluster)
     decide = model_of(model or default_model(cluster, network, placed))
     return decide(_model(network, rates), placed, cluster, known)
@@ -226,7 +225,8 @@ def shed(
     at
         Tuples a second, by source.
     statistics
-        Overheads and factors of hosts: where a cluster file says that they work in micro-batches, plans leave room.
+        Costs and selectivities that the network leaves open, and overheads and factors of hosts: where a cluster file
+        says that they work in micro-batches, plans leave room.
     promise
         ``upto`` bounds the region of the plan table, twice ``at`` by default; ``error`` is the share of the optimum
         that it may lose, 0.05 by default.
@@ -239,17 +239,17 @@ def shed(
         If what cannot be dropped is too much for a host; with ``planner="replica"``: if copies alone cannot make room.
     """
     if planner not in PLANNERS and planner not in WITHOUT_TABLE:
-        known = [*PLANNERS, *WITHOUT_TABLE]
-        raise InputError(f"unknown planner {planner!r}", at="planner", hint=suggest(planner, known, "planners"))
+        names = [*PLANNERS, *WITHOUT_TABLE]
+        raise InputError(f"unknown planner {planner!r}", at="planner", hint=suggest(planner, names, "planners"))
     if unknown := [name for name in promise if name not in Promise.__annotations__]:
         raise InputError("no such argument", at=unknown[0], hint=suggest(unknown[0], Promise.__annotations__, "others"))
     upto, error = promise.get("upto"), promise.get("error", 0.05)
     if isinstance(error, str) or not 0 < error < 1:
         raise InputError(f"expected an error between 0 and 1, got {error!r}", at="error")
-    network = _network(network)
+    network, known = _completed(network, statistics)
     cluster = _cluster(hosts, network)
     placed = _placement(placement, network, cluster)
-    room = rooms(network, cluster, placed, _statistics(statistics, network))
+    room = rooms(network, cluster, placed, known)
     program, rates = build_program(network, cluster, placed).leaving(shares(cluster, room)), _at(network, at)
     if (direct := WITHOUT_TABLE.get(planner)) is not None:
         return _shed(told(direct(program, cluster, placed, rates), room))
@@ -269,12 +269,16 @@ def _shed(found: Document) -> Shed:
     return Shed(**told, load=load, notes=tuple(found.get("notes", ())))
 
 
-def _statistics(given: Path | Statistics | None, network: Network) -> Statistics:
-    if isinstance(given, Statistics):
-        return given
-    if given is None:
-        return Statistics()
-    return read_statistics(_path(given, "statistics", "statistics or their file"), network)
+def _completed(given: Planned, statistics: object) -> tuple[Network, Statistics]:
+    """Return a network with the costs and selectivities that statistics, or their file, have for it, and those."""
+    network, file = _network(given), None
+    if statistics is None:
+        return network, Statistics()
+    if not isinstance(statistics, Statistics):
+        file = _path(statistics, "statistics", "statistics or their file")
+        statistics = read_statistics(file, network)
+    with locating(file):
+        return statistics.complete(network), statistics
 
 
 def _network(given: Planned) -> Network:
