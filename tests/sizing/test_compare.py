@@ -258,6 +258,20 @@ def test_help_names_every_model(penstock, command) -> None:
         assert name in text.partition("--model")[2].partition("--")[0]
 
 
+def test_copies_are_compared_by_mace(penstock, tmp_path) -> None:
+    """On a cluster of Spark, whose models know of no copies, all are compared by mace if any placement has some."""
+    rows = '[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.004\n[sinks.t]\ninput = "a"\n'
+    (tmp_path / "n.toml").write_text('name = "n"\n' + rows)
+    (tmp_path / "c.toml").write_text("[hosts.h1]\n[hosts.h2]\n[spark]\ntrigger = 0.5\n")
+    given = [tmp_path / "n.toml", "--cluster", tmp_path / "c.toml", "--rates", "s=300", "--json"]
+    found = penstock("compare", *given, "--placements", "a=h1", "a=h1,a#2=h2").document
+    assert found["model"] == "mace"
+    for row in found["ranking"]:
+        told = penstock("estimate", *given, "--placement", row["given"], "--model", "mace").document
+        assert row["worst"] == told["worst"]
+    assert penstock("compare", *given, "--placements", "a=h1").document["model"] == "microbatch"
+
+
 def test_what_overlaps_is_not_certain(penstock, tmp_path) -> None:
     """The best is certain where its interval ends before the second's begins; both intervals are in the answer."""
     rows = '[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\n[operators.b]\nkind = "map"\ninput = "a"\n'

@@ -82,7 +82,9 @@ def command(
     graph, known, cluster = deployed = reading.get_deployment(network)
     expected = reading.get_rates(graph, *rates)
     graphs = [(network.network, graph), *plans.others(network.statistics, expected)]
-    name = model.model or default_model(cluster, graph)
+    # All are compared by one model, and with copies in any of them that is Mace.
+    placed = [name for text in plans.placements or () for name in reading.get_placement(text, graph, cluster)]
+    name = model.model or default_model(cluster, graph, placed)
 
     def choose(variant: Network) -> list[tuple[str, Placement]]:
         return plans.chosen(deployed._replace(network=variant), expected, answer.seed)
