@@ -96,6 +96,16 @@ def test_exact_is_the_least_or_refuses_where_not_all_are_tried(seed, monkeypatch
     assert place(free, "exact", np.random.default_rng(0)).value == pytest.approx(bound)
 
 
+@pytest.mark.parametrize("name", ["resilient", "economical-replicated"])
+def test_latency_of_copies_counts_links(name):
+    """The value of a placement with copies is the worst of the model mace, with links, as without copies."""
+    problem = attrs.evolve(linked(1, operators=3, hosts=4), replicas=2)
+    problem = attrs.evolve(problem, cluster=Cluster.of(problem.cluster.hosts.values(), Link(0.4, 1e9)))
+    answer = place(problem, name, np.random.default_rng(0), Terms(measure="latency", overload=True))
+    assert answer.value == pytest.approx(worst(problem, dict(answer.placement)))
+    assert answer.value >= 0.4
+
+
 @pytest.mark.parametrize("measure", ["latency", "balance", "hosts"])
 def test_exact_names_the_link_that_is_short(measure):
     """Where hosts have room and a link has not, the answer no names the link."""

@@ -28,8 +28,8 @@ WORK = 60_000_000
 
 
 def matters(problem: Problem, measure: str) -> bool:
-    """Whether links count in an objective beside the hosts; copies of operators cross them in ways of their own."""
-    return measure == "latency" and not problem.cluster.free_links and problem.replicas == 1
+    """Whether links count in an objective beside the hosts."""
+    return measure == "latency" and not problem.cluster.free_links
 
 
 def linked_latency(problem: Problem, arrays: Arrays, where: Ints) -> float:
