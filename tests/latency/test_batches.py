@@ -428,6 +428,20 @@ def test_what_the_simulator_takes_otherwise_is_told(penstock, tmp_path) -> None:
     assert not any("the simulator" in note for note in rowwise["notes"])
 
 
+def test_streams_that_the_next_batch_reads_are_told(penstock, tmp_path) -> None:
+    """A stream between operators of one query that passes through a log is named beside the simulator's latency."""
+    (tmp_path / "n.toml").write_text(
+        'name = "n"\n[sources.s]\n[sinks.t]\ninput = "b"\n[sinks.v]\ninput = "a"\n'
+        '[operators.a]\nkind = "delay"\ninput = "s"\ncost = 0.001\nselectivity = 0.5\n'
+        '[operators.b]\nkind = "union"\ninputs = ["a", "s"]\ncost = 0.001\nselectivity = 1.0\n'
+    )
+    given = ["estimate", tmp_path / "n.toml", "--rates", "s=100", "--duration", 5, "--model", "microbatch", "--json"]
+    for hosts, placed, said in ((1, "a=h1,b=h1", True), (2, "a=h1,b=h2", False)):
+        words = [*given, "--hosts", hosts, "--placement", placed, "--check-with", "simulation"]
+        notes = penstock(*words).document["notes"]
+        assert any("hands on the rows of a->b within a batch" in note for note in notes) == said
+
+
 def test_rows_one_by_one_on_a_cluster_of_batches_are_said_to_be(penstock, tmp_path) -> None:
     """Where a cluster says that hosts work in batches, a simulation without a trigger says what does not count."""
     (tmp_path / "n.toml").write_text(

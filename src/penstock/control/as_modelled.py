@@ -45,7 +45,8 @@ def unlike(network: Network, cluster: Cluster, placement: Mapping[str, str], mod
     if model != "microbatch":
         return []
     machines = BatchHosts.of(None, cluster).machines.items()
-    queries = Counter(query.host for query in fragments(network, placement))
+    queries = fragments(network, placement)
+    per_host = Counter(query.host for query in queries)
     notes = {
         "the simulator gives the hosts of {} cores of their own; in the model they share these": [
             name for name, (members, cores) in machines if len(members) > cores
@@ -57,7 +58,10 @@ def unlike(network: Network, cluster: Cluster, placement: Mapping[str, str], mod
             name for name, operator in network.operators.items() if operator.within is not None
         ],
         "the simulator runs all of {} in one batch; in the model, as on Spark, several queries there have their own": [
-            host for host, count in queries.items() if count > 1
+            host for host, count in per_host.items() if count > 1
+        ],
+        "the simulator hands on the rows of {} within a batch; in the model, as on Spark, the next batch reads them": [
+            name for query in queries for name in sorted(query.cuts)
         ],
     }
     return [note.format(" and ".join(names)) for note, names in notes.items() if names]
