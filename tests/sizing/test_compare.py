@@ -235,6 +235,22 @@ def test_estimate_tells_headroom_and_when_models_differ(penstock, tmp_path) -> N
     assert penstock(*words[:-1], "--model", "pipelined").out.count("10")
 
 
+@pytest.mark.parametrize("start", [0, 1000, 1_700_000_000])
+def test_the_backlog_is_told_by_the_clock_of_the_rates(penstock, tmp_path, start) -> None:
+    """People read when a backlog builds by the times that the rates file gives; programs, since the rates began."""
+    (tmp_path / "n.toml").write_text(
+        'name = "n"\n[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.01\n[sinks.t]\ninput = "a"\n'
+    )
+    (tmp_path / "r.csv").write_text(
+        "time,s\n" + "".join(f"{start + 0.5 * t},{50 + 100 * (t == 1)}\n" for t in range(8))
+    )
+    words = ["estimate", tmp_path / "n.toml", "--hosts", 1, "--rates", tmp_path / "r.csv", "--placement", "a=h1"]
+    [row] = [line.split() for line in penstock(*words).out.splitlines() if line.split()[:1] == ["h1"]]
+    assert row == ["h1", str(start + 0.5), str(start + 1), str(start + 1.5), "0.25"]
+    [episode] = penstock(*words, "--json").document["episodes"]
+    assert (episode["begins"], episode["peaks"], episode["ends"]) == (0.5, 1.0, 1.5)
+
+
 @pytest.mark.parametrize("model", ["mace", "pipelined", "microbatch"])
 def test_estimate_is_checked_with_the_simulator(penstock, examples, model) -> None:
     """On request the simulated latency stands beside the estimated one of tuples, with how far that is above it."""

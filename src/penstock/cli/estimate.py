@@ -83,7 +83,7 @@ def command(
     if answer.json:
         common.answer(document)
         return
-    _print(graph.name, found, document)
+    _print(graph.name, found, document, loads.rates.start)
 
 
 def _unsaid(cluster: Cluster, placed: Placement, known: Statistics) -> bool:
@@ -106,7 +106,8 @@ def _crowded(cluster: Cluster, placed: Placement) -> list[str]:
     return [f"penstock run starts {here} on this machine, where they share {cores} cores; here each has its own"]
 
 
-def _print(name: str, found: Estimate, document: Document) -> None:
+def _print(name: str, found: Estimate, document: Document, start: float) -> None:
+    """Show an estimate; ``start`` is when its rates begin, by the clock of their file (s)."""
     words = [*MEASURED]
     rows = [_row(f"all {found.units}", found.total)]
     if found.spread is not None and found.spread.draws and found.total.weight:
@@ -121,7 +122,7 @@ def _print(name: str, found: Estimate, document: Document) -> None:
         common.table(
             "backlog: from when to when, and how long the last row waits (s)",
             ["host", "builds from", "to", "drained by", "wait"],
-            [[e.host, e.begins, e.peaks, e.ends, e.wait] for e in found.episodes],
+            [[e.host, *_moments(start, e.begins, e.peaks, e.ends), e.wait] for e in found.episodes],
         )
     if "headroom" in document:
         room = document["headroom"]
@@ -155,6 +156,12 @@ def _print(name: str, found: Estimate, document: Document) -> None:
 def _row(name: str, latency: Quantiles) -> list[object]:
     """Return a row of the table; what is over nothing is left blank."""
     return [name, *(value if latency.weight else None for value in latency.by_key().values())]
+
+
+def _moments(start: float, *since: float) -> list[str]:
+    """Return times (s) since the rates began by their own clock, however many digits that has before the point."""
+    digits = 4 + (len(f"{abs(start):.0f}") if start else 0)
+    return [common.number(start + at, digits) for at in since]
 
 
 def _share(value: float | None) -> str:
