@@ -197,3 +197,12 @@ def test_hosts_are_as_fast_as_their_factors_say(penstock, network, tmp_path):
     # By capacities alone all of this fits, and by what hosts can do it does not.
     much = [*given[:3], "--rates", "a=300,b=900", *given[5:]]
     assert "short by" in penstock("place", *much, "--json").document["reason"]
+
+
+def test_hosts_over_their_quota_are_not_counted(penstock, network):
+    """Where some host is over its quota the number of hosts is no number, which the answer says in words."""
+    words = ["place", network, "--hosts", 2, "--rates", "a=900,b=900", "--overload", "allow", "--objective", "hosts"]
+    done = penstock(*words)
+    assert done.code == 0
+    assert "inf" not in done.out
+    assert "hosts not told, for some host is over its quota (no placement is below 2)" in done.out

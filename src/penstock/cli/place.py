@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -157,9 +158,10 @@ def command(
         common.say(sentence)
     # Latency is what overload makes rows wait: `estimate` adds what batches and services take.
     what, unit = ("wait through overload: latency", " s") if found.objective == "latency" else (found.objective, "")
+    value = "not told, for some host is over its quota" if math.isinf(found.value) else f"{found.value:.4g}{unit}"
     least = "" if found.bound is None else f" (no placement is below {found.bound:.4g}{unit})"
     moves = f"; {len(found.moved)} operators moved, load {found.moved_load:.4g}" if previous is not None else ""
-    typer.echo(f"{what} {found.value:.4g}{unit}{least}{moves}; found in {seconds * 1000:.1f} ms")
+    typer.echo(f"{what} {value}{least}{moves}; found in {seconds * 1000:.1f} ms")
 
 
 def _show(algorithm: str, answer: Answer, model: LoadModel) -> None:
