@@ -32,6 +32,7 @@ def document() -> dict[str, Any]:
         ("operators", "d", {"cost": 0.002, "selectivity": 1}, True),
         ("sinks", "o", {"weight": 3}, True),
         ("sources", "s", {"options": {"header": "true", "path": "in", "maxFilesPerTrigger": "3"}}, True),
+        ("sources", "s", {"options": {"header": "true", "path": "in", "maxFileAge": "30d"}}, True),
         ("operators", "d", {"selectivity": 0.5}, False),
         ("operators", "f", {"where": "n > 2"}, False),
         ("sources", "s", {"options": {"path": "in"}}, False),

@@ -90,7 +90,7 @@ def test_an_empty_source_ends_in_time(engine: Engine, tmp_path: Path) -> None:
 
 
 def test_files_that_spark_passes_over_are_told(engine: Engine, tmp_path: Path) -> None:
-    """A file that comes with a time a week before that of others is not read, and the run says so."""
+    """A file that is a week older than others is not read, and the run says so, which a higher maxFileAge mends."""
     network = document(tmp_path, ALL, {"out": {"input": "kept"}})
     write_rows(tmp_path / "in", 0, [{"n": n, "at": at(n)} for n in range(5)])
     outcome, _ = run(engine, network, tmp_path / "run")
@@ -101,6 +101,10 @@ def test_files_that_spark_passes_over_are_told(engine: Engine, tmp_path: Path) -
     assert outcome.skipped == {"events": 1}
     (said,) = unread(outcome.gone, outcome.skipped, outcome.unfound)
     assert said.startswith("penstock: 1 files of the source 'events' were not read: they are a week older")
+    # As the documentation advises, in the same run.
+    network["sources"]["events"]["options"]["maxFileAge"] = "30d"
+    outcome, streams = run(engine, network, tmp_path / "run")
+    assert (streams["events->kept"]["arrived"], outcome.skipped) == (12, {})
 
 
 def test_a_source_that_nobody_reads(engine: Engine, tmp_path: Path, penstock: Any) -> None:

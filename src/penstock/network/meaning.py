@@ -10,7 +10,7 @@ from penstock.network.model import Network, Operator, Sink, Source
 HOW = frozenset(
     (
         "failondataloss", "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
-        "kafkaconsumer.polltimeoutms", "maxbytespertrigger", "maxcachedfiles", "maxfilespertrigger",
+        "kafkaconsumer.polltimeoutms", "maxbytespertrigger", "maxcachedfiles", "maxfileage", "maxfilespertrigger",
         "maxoffsetspertrigger", "maxrecordsperpartition", "maxtriggerdelay", "minoffsetspertrigger", "minpartitions",
     )
 )  # fmt: skip
