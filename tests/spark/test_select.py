@@ -10,12 +10,22 @@ from typing import Any
 import attrs
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    MapType,
+    NullType,
+    StructField,
+    StructType,
+)
 
 from penstock.cluster import SparkSettings
 from penstock.errors import InputError
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import check_network, derive_schemas
+from penstock.spark.compile.shapes import check_file, check_types
 from penstock.spark.compile.sql import split_columns
 from penstock.spark.run import Engine, Outcome
 
@@ -216,6 +226,28 @@ def test_columns_that_cannot_be_are_refused_by_name(
     """What Spark would take and a query would fail of, or lose, is refused with operator or sink, and column."""
     with pytest.raises(InputError, match=said):
         derive_schemas(engine.sessions["h1"], network(tmp_path / "in", operators, **sink), {})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [MapType(NullType(), NullType(), False), DayTimeIntervalType(0, 0), ArrayType(DayTimeIntervalType(0, 1))],
+    ids=lambda kind: kind.simpleString(),
+)
+def test_types_that_arrow_does_not_give_back_are_refused(kind: DataType) -> None:
+    """A column that Arrow cannot hold, or gives back as another type, is refused with its type and what to do."""
+    fields = [StructField("c", kind)]
+    with pytest.raises(InputError, match=r"operators\.m: the column 'c' \(.*\) cannot leave Spark \(cast it"):
+        check_types(fields, "operators.m")
+
+
+@pytest.mark.parametrize(("form", "kind"), [("csv", NullType()), ("xml", DayTimeIntervalType())])
+def test_types_that_no_file_of_a_format_holds_are_refused(tmp_path: Path, form: str, kind: DataType) -> None:
+    """What Spark would refuse with the first batch is refused at the sink, and passes into other formats."""
+    shape = StructType([StructField("c", kind)])
+    made = network(tmp_path, of_map("*"), format=form, options={"path": "out"})
+    with pytest.raises(InputError, match=rf"sinks\.out\.format: {form} cannot hold the column 'c'"):
+        check_file(made.sinks["out"], shape)
+    check_file(attrs.evolve(made.sinks["out"], format="json"), shape)
 
 
 @pytest.mark.spark

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pyarrow import ArrowException
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     DataType,
+    DayTimeIntervalType,
     MapType,
     NullType,
     StringType,
@@ -27,8 +29,9 @@ RESERVED = (ROW,)
 """Names of columns that no user's may have; nor may any begin with two underscores."""
 
 UNWRITTEN: Mapping[str, tuple[type[DataType], ...]] = {
-    "csv": (ArrayType, BinaryType, MapType, StructType, VariantType),
+    "csv": (ArrayType, BinaryType, MapType, NullType, StructType, VariantType),
     "orc": (NullType, VariantType),
+    "xml": (DayTimeIntervalType,),
 }
 """Types that Spark writes into no file of a format."""
 
@@ -56,7 +59,8 @@ def check_types(fields: Sequence[StructField], at: str) -> None:
     for field in fields:
         try:
             to_arrow_schema(StructType([field]), timezone="UTC")
-        except PySparkTypeError:
+        except (PySparkTypeError, ArrowException, ValueError):
+            # What Spark has no Arrow type for, and what Arrow itself does not take, as keys that are all null.
             hint = "cast it, e.g. to STRING or INT"
             raise InputError(f"the column {_shown(field)} cannot leave Spark", at=at, hint=hint) from None
         instead = next(filter(None, map(_instead, _kinds(field.dataType))), None)
@@ -78,7 +82,7 @@ def check_file(sink: Sink, shape: StructType) -> None:
             raise InputError(
                 f"{sink.format} cannot hold the column {_shown(field)}",
                 at=at,
-                hint="make it text by to_json() in a map, or take another format",
+                hint="make it text by CAST(… AS STRING) or to_json() in a map, or take another format",
             )
 
 
@@ -97,6 +101,9 @@ def _instead(kind: DataType) -> str | None:
             return "take it COLLATE UTF8_BINARY, and collate where it is compared"
         case TimeType():
             return "cast it to STRING, and back where it is used"
+        case DayTimeIntervalType() if kind != DayTimeIntervalType():
+            # Arrow's durations have no fields: they come back with all of them.
+            return "cast it to INTERVAL DAY TO SECOND"
     return None
 
 
