@@ -255,7 +255,7 @@ def test_types_that_no_file_of_a_format_holds_are_refused(tmp_path: Path, form: 
 def test_columns_of_a_source_are_checked_whatever_their_case(engine: Engine, tmp_path: Path, column: str) -> None:
     """A source may have no column of ours, nor two that Spark takes for one."""
     made = network(tmp_path / "in", of_map("price"), f"{SCHEMA}, {column} int")
-    with pytest.raises(InputError, match=rf"sources\.s\.schema: .*'{column}'"):
+    with pytest.raises(InputError, match=rf"(?i)sources\.s.*{column}"):
         derive_schemas(engine.sessions["h1"], made, {})
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import InputError
 from penstock.files import suggest
@@ -38,12 +38,11 @@ def _seen(frame: DataFrame) -> DataFrame:
     return frame.select(*map(quoted, columns(frame)))
 
 
-def hashed(frame: DataFrame) -> str:
-    """Return the columns that the user sees as arguments of a hash, which takes no maps."""
+def hashed(fields: Sequence[StructField]) -> str:
+    """Return columns as arguments of a hash, which takes no maps."""
     return ", ".join(
         f"CAST({quoted(field.name)} AS STRING)" if "map<" in field.dataType.simpleString() else quoted(field.name)
-        for field in frame.schema.fields
-        if field.name in columns(frame)
+        for field in fields
     )
 
 
@@ -86,8 +85,9 @@ def _map(operator: Operator, frame: DataFrame) -> DataFrame:
     if not own_plan(operator):
         return result
     # Several rows come of one: what tells them apart is what they hold.
-    shown = [quoted(name) for name in columns(result)]
-    return result.selectExpr(*shown, f"xxhash64(__id, {hashed(result)}) AS __id", *ENVELOPE[1:])
+    fields = [field for field in result.schema.fields if field.name in columns(result)]
+    shown = [quoted(field.name) for field in fields]
+    return result.selectExpr(*shown, f"xxhash64(__id, {hashed(fields)}) AS __id", *ENVELOPE[1:])
 
 
 def _python(operator: Operator, frame: DataFrame, needed: bool) -> DataFrame:
@@ -209,7 +209,7 @@ def _aggregate(operator: Operator, frame: DataFrame) -> DataFrame:
     placed = [f"__{place}" for place in range(len(names))]
     keys, window, results, stimulus = placed[:count], placed[count], placed[count + 1 : -1], placed[-1]
     whole = named.toDF(*placed)
-    told = [hashed(whole.select(*keys))] if keys else []
+    told = [hashed(whole.select(*keys).schema.fields)] if keys else []
     identity = ", ".join([*told, f"unix_micros({window}.start)", literal(operator.name)])
     return whole.selectExpr(
         *(f"{key} AS {quoted(name)}" for key, name in zip(keys, operator.by, strict=True)),

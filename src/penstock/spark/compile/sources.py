@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from penstock.errors import InputError
 from penstock.latency.real_time import BROKERS
@@ -122,18 +123,28 @@ def read_source(
     if source.schema is not None and name != "kafka":
         reader = reader.schema(source.schema)
     frame = reader.load()
-    identity, stimulus = _envelope(name, literal(source.name), hashed(frame))
+    shape = _declared(session, source) if name in FILES else frame.schema
+    identity, stimulus = _envelope(name, literal(source.name), hashed(shape.fields))
     place = (f"xxhash64({literal(source.name)}, topic, partition) AS {LANE}", f"offset AS {POSITION}") if placed else ()
-    given = frame.columns
+    names = shape.names
     frame = frame.selectExpr("*", f"{identity} AS __id", f"{stimulus} AS __stimulus", *place)
-    frame, names = _payload(frame, source, given) if name == "kafka" and source.schema else (frame, given)
+    if name == "kafka" and source.schema:
+        frame, names = _payload(frame, source, names)
     check_names(names, f"sources.{source.name}.schema")
     own = ("__id", "__stimulus", f"{_time(source, names)} AS __time", *(PLACE if placed else ()))
     shown: DataFrame = frame.selectExpr(*map(quoted, names), *own)
     return shown
 
 
-def _time(source: Source, names: list[str]) -> str:
+def _declared(session: SparkSession, source: Source) -> StructType:
+    """Return the columns that a source of files declares, as Spark tells them of no files.
+
+    Of files in folders called ``day=1`` it adds a column as long as there are some, and puts one that is declared last.
+    """
+    return session.read.format(source.format or "").schema(source.schema or "value STRING").load([]).schema
+
+
+def _time(source: Source, names: Sequence[str]) -> str:
     """Return SQL for a row's event time: a column, or what the user computes."""
     if source.time is None:
         return "CAST(NULL AS TIMESTAMP)"
@@ -145,7 +156,7 @@ def _time(source: Source, names: list[str]) -> str:
             f"expected a column of the source ({', '.join(names)}) or SQL, got {source.time!r}",
             at=at,
         )
-    return f"CAST({bracketed(without_stars(source.time, {'': names}, at))} AS TIMESTAMP)"
+    return f"CAST({bracketed(without_stars(source.time, {'': list(names)}, at))} AS TIMESTAMP)"
 
 
 def _payload(frame: DataFrame, source: Source, columns: Sequence[str]) -> tuple[DataFrame, list[str]]:
