@@ -233,7 +233,7 @@ def test_a_connection_speaks_to_both_clients() -> None:
 def test_payloads_are_parsed_as_the_options_say(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:
     """Options for the parser reach it: text with separators is taken apart, and what must be right stops the run.
 
-    Fields may be called as Kafka's own columns are.
+    That also holds where nobody uses it. Fields may be called as Kafka's own columns are.
     """
     lines, out = make_topic(broker, "lines"), make_topic(broker, "out")
     put(broker, lines, ["1;a", "2;b"])
@@ -247,6 +247,7 @@ def test_payloads_are_parsed_as_the_options_say(kafka_engine: Engine, broker: An
     run(kafka_engine, document, tmp_path / "csv")
     assert values(broker, out) == [{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]
     document["sources"]["lines"]["options"] = {"subscribe": lines, "json.mode": "FAILFAST"}
+    document["operators"]["all"]["select"] = "'x' AS s"
     with pytest.raises(EngineError, match="FAILFAST"):
         run(kafka_engine, document, tmp_path / "json")
 

@@ -1,4 +1,4 @@
-"""Sources of files as Spark reads them: folders that name columns."""
+"""Sources of files as Spark reads them: rows that it cannot parse, folders that name columns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from penstock.network.file import parse_network
@@ -15,6 +16,12 @@ from penstock.spark.run import Engine
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 SCHEMA = "user string, price double"
+BAD = {
+    "csv": "ann,1\nbob,xx\ncid,3\n",
+    "json": '{"user":"ann","price":1}\n{"user":"bob","price":"xx"}\n{"user":"cid","price":3}\n',
+    "xml": "<r>" + "".join(f"<row><user>{u}</user><price>{p}</price></row>\n" for u, p in ("a1", "bx", "c3")) + "</r>",
+}
+"""Rows of which the second has no number as price."""
 
 
 def read(engine: Engine, folder: Path, form: str = "json", schema: str = SCHEMA, **keys: Any) -> DataFrame:
@@ -23,6 +30,44 @@ def read(engine: Engine, folder: Path, form: str = "json", schema: str = SCHEMA,
     source = {"format": form, "schema": schema, "options": options, **keys}
     made = parse_network({"name": "n", "sources": {"s": source}})
     return read_source(engine.sessions["h1"], made.sources["s"], {}, batch=True)
+
+
+@pytest.fixture(params=sorted(BAD))
+def form(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Write a file with a bad row, and return its format."""
+    (tmp_path / f"rows.{request.param}").write_text(BAD[request.param])
+    return str(request.param)
+
+
+def test_bad_rows_are_left_out_whatever_is_asked(engine: Engine, tmp_path: Path, form: str) -> None:
+    """A row that Spark leaves out as a column cannot be read is left out also if others or none are asked for."""
+    rows = read(engine, tmp_path, form, options={"mode": "dropMalformed"})
+    assert len(rows.select("user").collect()) == len(rows.selectExpr("1").collect()) == 2
+
+
+def test_bad_rows_end_a_run_whatever_is_asked(engine: Engine, tmp_path: Path, form: str) -> None:
+    """Where a row that cannot be read ends a run, it does so also if other columns, or other rows, are asked for."""
+    rows = read(engine, tmp_path, form, options={"mode": "FAILFAST"})
+    for asked in (rows.select("user"), rows.filter("user LIKE 'a%'").select("user")):
+        with pytest.raises(PySparkException, match="FAILED_READ_FILE"):
+            asked.collect()
+
+
+@pytest.mark.parametrize("name", ["_corrupt_record", "Bad"])
+def test_bad_rows_are_shown_whatever_is_asked(engine: Engine, tmp_path: Path, form: str, name: str) -> None:
+    """A column of rows that cannot be read has them also if no other is asked for, and the others have none."""
+    options = {} if name == "_corrupt_record" else {"columnNameOfCorruptRecord": name}
+    rows = read(engine, tmp_path, form, f"{SCHEMA}, {name} string", options=options)
+    assert len(rows.filter(f"{name} IS NULL").select("user").collect()) == 2
+    assert len([row for row in rows.select(name).collect() if row[0] is not None]) == 1
+
+
+def test_only_what_is_asked_is_parsed(
+    engine: Engine, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where a bad value is null and no more, Spark parses no column that nobody asks for."""
+    read(engine, tmp_path, form).select("user").explain()
+    assert "ReadSchema: struct<user:string>" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, "user string, day int, price double"])
