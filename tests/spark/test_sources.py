@@ -1,4 +1,4 @@
-"""Sources of files as Spark reads them: rows that it cannot parse, folders that name columns."""
+"""Sources of files as Spark reads them: rows that it cannot parse, folders that name columns, event times."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from penstock.errors import InputError
 from penstock.network.file import parse_network
 from penstock.spark.compile.sources import read_source
 from penstock.spark.run import Engine
@@ -80,3 +81,20 @@ def test_columns_are_those_that_are_declared(engine: Engine, tmp_path: Path, sch
     assert after.schema == before.schema
     (row,) = after.collect()
     assert row.asDict().get("day") == (7 if "day" in schema else None)
+
+
+@pytest.mark.parametrize("time", ["ts", "ts / 1000"])
+def test_a_number_is_no_time(engine: Engine, tmp_path: Path, time: str) -> None:
+    """A number counts seconds or milliseconds: which, only the user knows, who is told how to say it."""
+    with pytest.raises(InputError, match=r'sources\.s\.time: expected a time, got a number: .*"timestamp_millis\(ts'):
+        read(engine, tmp_path, schema="ts bigint", time=time)
+
+
+@pytest.mark.parametrize("time", ["at", "substring(at, 1)"])
+def test_text_that_is_no_time_is_null(engine: Engine, tmp_path: Path, time: str) -> None:
+    """A text that is no time makes its row one without event time, and ends no run; dates and times are times."""
+    (tmp_path / "rows.json").write_text('{"at":"2026-03-01 12:00:00"}\n{"at":"N/A"}\n')
+    rows = read(engine, tmp_path, schema="at string, d date, n timestamp_ntz", time=time)
+    assert [row[0] for row in rows.selectExpr("CAST(__time AS STRING)").collect()] == ["2026-03-01 12:00:00", None]
+    for other in ("d", "n"):
+        read(engine, tmp_path, schema="at string, d date, n timestamp_ntz", time=other)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import NumericType, StructType
 
 from penstock.errors import InputError
 from penstock.latency.real_time import BROKERS
@@ -136,7 +136,7 @@ def read_source(
     check_names(names, f"sources.{source.name}.schema")
     if _strict(source, names):
         frame = _parsed_whole(frame, names)
-    own = ("__id", "__stimulus", f"{_time(source, names)} AS __time", *(PLACE if placed else ()))
+    own = ("__id", "__stimulus", f"{_time(source, frame, names)} AS __time", *(PLACE if placed else ()))
     shown: DataFrame = frame.selectExpr(*map(quoted, names), *own)
     return shown
 
@@ -168,19 +168,25 @@ def _parsed_whole(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     return frame.filter(f"(xxhash64(spark_partition_id(), {content}) | 1) <> 0")
 
 
-def _time(source: Source, names: Sequence[str]) -> str:
-    """Return SQL for a row's event time: a column, or what the user computes."""
+def _time(source: Source, frame: DataFrame, names: Sequence[str]) -> str:
+    """Return SQL for a row's event time: a column, or what the user computes. Text that is no time is null."""
     if source.time is None:
         return "CAST(NULL AS TIMESTAMP)"
     at = f"sources.{source.name}.time"
     if source.time in names:
-        return f"CAST({quoted(source.time)} AS TIMESTAMP)"
-    if re.fullmatch(r"[\w ]+", source.time):
+        given = quoted(source.time)
+    elif re.fullmatch(r"[\w ]+", source.time):
         raise InputError(
             f"expected a column of the source ({', '.join(names)}) or SQL, got {source.time!r}",
             at=at,
         )
-    return f"CAST({bracketed(without_stars(source.time, {'': list(names)}, at))} AS TIMESTAMP)"
+    else:
+        given = bracketed(without_stars(source.time, {"": list(names)}, at))
+    kind = frame.selectExpr(f"{given} AS __time").schema.fields[0].dataType
+    if isinstance(kind, NumericType):
+        said = f"expected a time, got a number: {source.time!r} ({kind.simpleString()})"
+        raise InputError(said, at=at, hint=f'"timestamp_millis({source.time})" or "timestamp_seconds({source.time})"')
+    return f"TRY_CAST({given} AS TIMESTAMP)"
 
 
 def _payload(frame: DataFrame, source: Source, columns: Sequence[str]) -> tuple[DataFrame, list[str]]:
