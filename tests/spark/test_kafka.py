@@ -40,7 +40,7 @@ def network(topic: str, **sinks: Any) -> dict[str, Any]:
     """Return a network that counts clicks per user in windows of 10 s, and passes odd ones on."""
     source = {
         "format": "kafka", "schema": "user string, n int, at timestamp", "time": "at", "lateness": "2 seconds",
-        "options": {"subscribe": topic, "include": "key, partition"},
+        "options": {"subscribe": topic, "include": "KEY, partition"},
     }  # fmt: skip
     operators = {
         "odd": {"kind": "filter", "input": "clicks", "where": "n % 2 = 1"},

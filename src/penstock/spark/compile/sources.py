@@ -206,7 +206,9 @@ def _payload(frame: DataFrame, source: Source, columns: Sequence[str]) -> tuple[
     taken = {name.lower() for name in names}
     left = [name for name in columns if name.lower() not in taken]
     others = [name for name in frame.columns if name not in (*columns, "__payload")]
-    include = [name.strip() for name in source.options.get("include", "").split(",") if name.strip()]
+    known = {name.lower(): name for name in left}
+    asked = [name.strip() for name in source.options.get("include", "").split(",") if name.strip()]
+    include = [known.get(name.lower(), name) for name in asked]
     for name in include:
         if name not in left:
             raise InputError(f"expected some of {', '.join(left)}, got {name!r}", at=f"{at}.include")
