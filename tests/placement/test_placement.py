@@ -584,6 +584,18 @@ def test_a_cost_of_moving_does_not_keep_what_hosts_cannot_carry(name):
     assert answer.over == ()
 
 
+@pytest.mark.parametrize(("name", "copies"), [("economical", 1), ("economical-replicated-minimal", 2)])
+def test_a_cost_of_moving_keeps_to_lifted_quotas(name, copies):
+    """Where all quotas are lifted, moves that keep to them so, or put copies apart, are not taken back."""
+    network = chains([[0.006 / copies]] * 4)
+    model = load_model(network, Rates.constant(dict.fromkeys(network.sources, 100.0)))
+    problem = Problem(model, Cluster.uniform(2), None, {}, replicas=copies)
+    before = Placement(dict.fromkeys(network.operators, "h1"))
+    answer = place(attrs.evolve(problem, previous=before), name, rng(), Terms(overload=True, move_cost=0.001))
+    loads = as_arrays(problem).host_mean(as_arrays(attrs.evolve(problem, previous=answer.placement)).previous)
+    assert loads.tolist() == pytest.approx([1.2, 1.2])
+
+
 def test_what_first_fit_leaves_over_is_packed_anew():
     """An operator that fits on no host in the order of falling load does not make a feasible problem infeasible."""
     costs = [0.4, 0.4, 0.3, 0.3, 0.3, 0.3]

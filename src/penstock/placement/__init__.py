@@ -234,8 +234,8 @@ def place(
     solve = (terms.divided or Divided()).of(algorithm(name, **parameters))
     again, apart = copy.deepcopy(rng), row.replicas == "apart"
 
-    def worth(where: Ints) -> float:
-        return objective.value(arrays, where, measure, weights)
+    def worth(given: Arrays, where: Ints) -> float:
+        return objective.value(given, where, measure, weights)
 
     def decide(lift: float) -> Ints:
         lifted = attrs.evolve(arrays, lift=lift)
@@ -267,7 +267,7 @@ def place(
     return Answer(
         placement=placement,
         objective=measure,
-        value=linked_latency(held, arrays, where) if links else worth(where),
+        value=linked_latency(held, arrays, where) if links else worth(arrays, where),
         bound=whole_bound(arrays, tight) if tight else objective.bound(arrays, measure),
         moved=moved,
         moved_load=float(sum(load[operator] for operator in moved)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -10,7 +11,7 @@ from penstock.placement.base import TIE, Arrays, Ints
 
 
 def worthwhile(
-    arrays: Arrays, target: Ints, value: Callable[[Ints], float], cost: float, *, apart: bool = False
+    arrays: Arrays, target: Ints, value: Callable[[Arrays, Ints], float], cost: float, *, apart: bool = False
 ) -> Ints:
     """Return the placement between the previous one and a target whose moves pay.
 
@@ -34,9 +35,12 @@ def worthwhile(
     def price(where: Ints) -> float:
         over, full = arrays.host_mean(where) > limit, arrays.over_memory(where) > 0
         if apart and len(np.unique(np.stack([arrays.base, where]), axis=1).T) < len(where):
-            return float("inf")
+            return math.inf
         moved = there & (where != arrays.previous)
-        return float("inf") if over.any() or full.any() else value(where) + cost * float(arrays.mean[moved].sum())
+        return math.inf if over.any() or full.any() else value(arrays, where) + cost * float(arrays.mean[moved].sum())
+
+    def no_loss(now: float) -> bool:
+        return now < math.inf and now <= least + TIE * abs(least)
 
     # Copies that come anew were nowhere: they move with nothing, and stay where they are wanted.
     stay = np.where(arrays.fixed >= 0, arrays.fixed, np.where(there, arrays.previous, target))
@@ -48,6 +52,6 @@ def worthwhile(
             trial = best.copy()
             trial[operator] = stay[operator]
             now = price(trial)
-            if now <= least + TIE * abs(least):
+            if no_loss(now):
                 best, least, taken_back = trial, now, True
-    return stay if price(stay) <= least else best
+    return stay if no_loss(price(stay)) else best

@@ -70,8 +70,8 @@ def balance_bound(arrays: Arrays) -> float:
 
 
 def hosts(arrays: Arrays, where: Ints) -> float:
-    """Return the number of hosts used; infinite where one of them is over its quota."""
-    over = arrays.host_mean(where) > arrays.usable * (1 + TIE)
+    """Return the number of hosts used; infinite where one of them is over what it may carry."""
+    over = arrays.host_mean(where) > arrays.limit * (1 + TIE)
     return math.inf if over.any() else float(len(np.unique(where)))
 
 
