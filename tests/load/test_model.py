@@ -12,6 +12,7 @@ from penstock.errors import InputError
 from penstock.load import correlation, correlation_matrix, expand_replicas, load_model
 from penstock.network import Network, Operator, Sink, Source, chain, hybrid
 from penstock.network.file import parse_network
+from penstock.network.model import Growth
 from penstock.workload import Rates
 
 
@@ -69,6 +70,24 @@ def test_time_window_join_by_hand() -> None:
     model = load_model(graph, Rates.of(1.0, {"s": [10, 30], "r": [5, 1]}))
     assert model.load_of("m").tolist() == pytest.approx([0.06 * 50, 0.06 * 30])
     assert model.coefficients[model.operator_index["m"]].tolist() == pytest.approx([0.06 * 20, 0.06 * 3])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gains_make_the_output(seed: int) -> None:
+    """What each input brings, times its gain, adds up to what an operator puts out."""
+    rng = np.random.default_rng(seed)
+    joins = [{"counts": (2, 3)}, {"within": 2.0}, {"within": 2.0, "growth": Growth(1.5, 7.0)}]
+    operators = [
+        Operator(name=f"j{k}", kind="join", inputs=("a", "b"), cost=(0.1, 0.2), selectivity=(0.3, 0.4), **keys)
+        for k, keys in enumerate(joins)
+    ]
+    operators.append(Operator(name="u", kind="union", inputs=("j0", "b"), cost=(0.1, 0.2), selectivity=(0.0, 0.4)))
+    network = Network.of("n", [Source(name="a"), Source(name="b")], operators,
+                         [Sink(name=f"t{o.name}", input=o.name) for o in operators])  # fmt: skip
+    model = load_model(network, Rates.of(1.0, {name: rng.integers(0, 9, 6) for name in "ab"}))
+    for name in network.operators:
+        made = (model.gain(name) * model.inflow(name)).sum(axis=0)
+        assert made == pytest.approx(model.arrivals[model.stream_index[f"{name}->t{name}"]])
 
 
 def test_growth_by_hand() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.arrays import Array
 from penstock.cluster import Cluster
 from penstock.latency.estimate import too_long
-from penstock.load import LoadModel, growth_factor
+from penstock.load import LoadModel
 from penstock.network import Network
 
 STEP = 0.1
@@ -60,6 +60,7 @@ class Fluid:
         self.network: Network = model.network
         part = {name: number for number, query in enumerate(self.network.queries) for name in query}
         self.home = {name: (placement[name], part[name]) for name in self.network.operators}
+        self.gain = {name: model.gain(name) for name in self.network.operators}
         self.fine = max(1, int(np.ceil(model.period / STEP - 1e-9)))
         self.width = model.period / self.fine
         self.slices = model.rates.periods * self.fine
@@ -144,7 +145,7 @@ class Fluid:
         """Return the work of tuples at an operator and behind it in its query; tell what leaves the query."""
         operator = self.network.operators[name]
         work = tuples * (operator.cost or ())[port]
-        made = tuples * self._gain(name, port, q // self.fine)
+        made = tuples * float(self.gain[name][port, q // self.fine])
         for stream in self.network.outputs(name):
             if made * stream.share <= 0:
                 continue
@@ -153,17 +154,3 @@ class Fluid:
             else:
                 out(name, stream.reader, stream.port, made * stream.share)
         return work
-
-    def _gain(self, name: str, port: int, period: int) -> float:
-        """Return the output tuples per tuple of an input; of a join with a time window half of its pairs."""
-        operator = self.network.operators[name]
-        selectivity = operator.selectivity or (1.0,) * len(operator.inputs)
-        if operator.kind != "join" and operator.growth is None:
-            return selectivity[port]
-        if operator.counts is not None:
-            return selectivity[port] * operator.counts[1 - port]
-        arrivals = self.model.inflow(name)[:, period]
-        factor = float(growth_factor(operator, arrivals[:, None])[0])
-        if operator.kind != "join":
-            return selectivity[port] * factor
-        return sum(selectivity) / 2 * (operator.within or 0.0) * float(arrivals[1 - port]) * factor

@@ -22,7 +22,7 @@ from penstock.latency.bounds import capacity_of, grain
 from penstock.latency.estimate import Estimate, Quantiles, episodes, too_long
 from penstock.latency.mace import cumulative_excess, described, error_bar, link_excess, waits_of
 from penstock.latency.slices import followed
-from penstock.load import LoadModel, Statistics, growth_factor
+from penstock.load import LoadModel, Statistics
 
 SLICE = 0.1
 """Longest slice of stimulus time (s)."""
@@ -163,7 +163,7 @@ def _stations(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) 
 
     for name, operator in network.operators.items():
         here = placement[name]
-        made = []
+        made, gain = [], model.gain(name)
         for port, stream in enumerate(network.inputs(name)):
             start = place_of(stream.writer)
             link = cluster.link(start, here) if start is not None else cluster.link(here, here)
@@ -184,7 +184,7 @@ def _stations(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) 
                     inputs.append((origin, 0.0, 1.0, share, one))
                     joins.append(-1)
                 origin, share = crossing[key], 1.0
-            made.append((origin, link.delay, (operator.cost or ())[port], share, _gain(model, name, port)))
+            made.append((origin, link.delay, (operator.cost or ())[port], share, gain[port]))
         rows.append((hosts[here], len(inputs), name))
         inputs += made
         if operator.kind == "join" and operator.counts is not None:
@@ -222,20 +222,6 @@ def _stations(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) 
         ends=ends,
         reach=reach,
     )
-
-
-def _gain(model: LoadModel, name: str, port: int) -> Array:
-    """Return the output tuples per tuple of an input, by period; of a join with a time window half of its pairs."""
-    operator = model.network.operators[name]
-    selectivity = (operator.selectivity or (1.0,) * len(operator.inputs))[port]
-    if operator.kind != "join":
-        return selectivity * growth_factor(operator, model.inflow(name))
-    if operator.counts is not None:
-        return np.full(model.rates.periods, selectivity * operator.counts[1 - port])
-    inflow = model.inflow(name)
-    both = sum(operator.selectivity or (1.0, 1.0)) / 2
-    found: Array = both * (operator.within or 0.0) * inflow[1 - port] * growth_factor(operator, inflow)
-    return found
 
 
 def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float]:

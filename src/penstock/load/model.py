@@ -84,6 +84,20 @@ class LoadModel:
         rows: Matrix = self.arrivals[[self.stream_index[stream.name] for stream in self.network.inputs(operator)]]
         return rows
 
+    def gain(self, operator: str) -> Matrix:
+        """Return the output tuples per tuple of each input of an operator, array (inputs, periods).
+
+        Of a join with a time window each input has half of the pairs.
+        """
+        row, inflow = self.network.operators[operator], self.inflow(operator)
+        selectivity = np.array(row.selectivity or (1.0,) * len(row.inputs))[:, None]
+        if row.kind != "join":
+            return selectivity * growth_factor(row, inflow)
+        if row.counts is not None:
+            return np.repeat(selectivity * np.array(row.counts[::-1], float)[:, None], inflow.shape[1], axis=1)
+        pairs: Matrix = selectivity.sum() / 2 * (row.within or 0.0) * inflow[::-1] * growth_factor(row, inflow)
+        return pairs
+
     def host_load(self, placement: Mapping[str, str], cluster: Cluster) -> Matrix:
         """Return the load of each host.
 
