@@ -33,7 +33,10 @@ class Room(NamedTuple):
 
 ROOMS = {
     "load": Room(("src/penstock/load/",), ("tests/load",)),
-    "mace": Room(("src/penstock/latency/mace.py",), ("tests/latency/test_mace.py", "tests/latency/test_bounds.py")),
+    "mace": Room(
+        ("src/penstock/latency/mace.py", "src/penstock/latency/ways.py"),
+        ("tests/latency/test_mace.py", "tests/latency/test_bounds.py"),
+    ),
     "program": Room(("src/penstock/shedding/program.py",), ("tests/shedding/test_program.py",)),
     "verify": Room(("src/penstock/placement/verify.py",), ("tests/placement/test_verify.py",)),
 }

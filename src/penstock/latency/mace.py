@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping
 
 import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
-from penstock.arrays import Array, Bools
-from penstock.cluster import Cluster, base_name, hosts_by_operator
+from penstock.arrays import Array
+from penstock.cluster import Cluster, base_name
 from penstock.files import Document
 from penstock.latency.bounds import service_times, upper_bounds
 from penstock.latency.estimate import ErrorBar, Estimate, Quantiles, episodes
+from penstock.latency.ways import Ways, upstream
 from penstock.load import LoadModel, Statistics
 from penstock.load.fitting import host_of
 from penstock.network import Network
-
-Best: TypeAlias = Callable[[Iterable[float]], float]
-"""The least or the largest."""
 
 NOTES = (
     "assumes hosts that serve the oldest stimulus first, tuple by tuple",
@@ -62,24 +59,17 @@ def mace_series(host_load: ArrayLike, capacities: ArrayLike, period: float) -> A
     return series
 
 
-def upstream(network: Network) -> dict[str, frozenset[str]]:
-    """Return, for each operator, itself and the operators from which it derives."""
-    found: dict[str, frozenset[str]] = {}
-    for name, operator in network.operators.items():
-        found[name] = frozenset([name]).union(*(found[given] for given in operator.inputs if given in found))
-    return found
-
-
 def mace(
     model: LoadModel, placement: Mapping[str, str], cluster: Cluster, statistics: Statistics | None = None
 ) -> Estimate:
     """Estimate latency by Mace.
 
     Links with a bandwidth are further hosts whose cycles are tuples. With propagation delays a host's value is a lower
-    bound: Mace plus the shortest delay of a path through it to a sink that gets tuples (section VII-B). Sinks use no
-    link: a tuple has left when its operator has put it out. Each sink is as late as what waits on its own ways, whoever
-    waits there, and may so exceed that bound. Of ``bounds``, ``upper``, ``relaxed`` and ``any`` are those of
-    `penstock.latency.bounds.Bounds`; ``printed`` is that of theorem 2, which several hosts can break.
+    bound: Mace plus the shortest delay of a path through it to a sink that gets tuples (section VII-B). So is the delay
+    alone of any way on which tuples come. Sinks use no link: a tuple has left when its operator has put it out. Each
+    sink is as late as what waits on its own ways, whoever waits there, and may so exceed that bound. Of
+    ``bounds``, ``upper``, ``relaxed`` and ``any`` are those of `penstock.latency.bounds.Bounds`; ``printed`` is that of
+    theorem 2, which several hosts can break.
 
     Returns
     -------
@@ -105,7 +95,7 @@ def mace(
     printed = max(peak + ways.longest.get(name, 0.0) for name, peak in peaks.items())
     proved = upper_bounds(model, placement, cluster, peaks)
     service = 2 * service_times(network, placement, cluster)
-    late = _late(model, ways, waits)
+    late = {name: _late(ways, name, waits) for name in network.sinks}
     notes: tuple[str, ...] = NOTES
     if len({placement[name] for name in placement}) > 1:
         notes += ("backlog that forms on one host after another adds up: see the model pipelined",)
@@ -246,133 +236,14 @@ def waits_of(cluster: Cluster, excess: Array, links: Mapping[str, tuple[Array, f
     return waits | {name: row / bandwidth for name, (row, bandwidth) in links.items()}
 
 
-@attrs.frozen(eq=False)
-class Ways:
-    """Which hosts and links tuples pass on their ways to each sink, and the propagation delays of these ways.
+def _late(ways: Ways, sink: str, waits: Mapping[str, Array]) -> tuple[Array, Array]:
+    """Return how late the tuples of a sink are (s), and how many, by period for each delay of their ways.
 
-    Attributes
-    ----------
-    least
-        By sink, and by operator that nobody reads, the least delay (s) of a way through each host or link ``a->b``.
-        Streams without a tuple are no ways, but for an end that gets none.
-    busy
-        By end, whether it gets tuples, array (periods,).
-    longest
-        By host and link the largest delay of a way through it (s); none where links have none.
+    They are late by this delay, or by the largest wait of the hosts and links on the sink's ways with the least delay
+    of a way through it: whose tuples wait there is not known.
     """
-
-    least: Mapping[str, Mapping[str, float]]
-    busy: Mapping[str, Bools]
-    longest: Mapping[str, float]
-
-    @classmethod
-    def of(cls, model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> Ways:
-        """Follow all ways."""
-        return _Follower(model, placement, cluster).ways()
-
-    def shortest(self) -> dict[str, float]:
-        """Return the least delay (s) of a way through each host and link, to an end that gets tuples if there is one.
-
-        Whose tuples wait there is not known.
-        """
-        idle = {end for end, periods in self.busy.items() if not periods.any()}
-        found: dict[str, float] = {}
-        for ends in (self.least.keys() - idle, idle):
-            near: dict[str, float] = {}
-            for end in ends:
-                for place, delay in self.least[end].items():
-                    near[place] = min(near.get(place, delay), delay)
-            found = near | found
-        return found
-
-    def unhindered(self) -> list[Array]:
-        """Return the delay (s) that the tuples of each end have at least where nothing waits, arrays (periods,)."""
-        return [np.where(self.busy[end], min(ways.values(), default=0.0), 0.0) for end, ways in self.least.items()]
-
-
-class _Follower:
-    """Follows the ways of tuples through a network."""
-
-    def __init__(self, model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> None:
-        self.network, self.cluster, self.free = model.network, cluster, cluster.free_links
-        copies = hosts_by_operator(placement)
-        self.places = {name: sorted(set(hosts)) for name, hosts in copies.items()}
-        self.places |= {name: [row.host] if row.host is not None else [] for name, row in self.network.sources.items()}
-        self.first = {name: copies[name][0] for name in self.network.operators}
-        self.first |= {name: row.host for name, row in self.network.sources.items() if row.host is not None}
-        self.rows = {name: row for row, name in enumerate(self.network.operators)}
-        self.periods = {name: model.arrivals[row] > 0 for name, row in model.stream_index.items()}
-        self.some = {name: bool(periods.any()) for name, periods in self.periods.items()}
-
-    def ways(self) -> Ways:
-        """Return all ways."""
-        network, before = self.network, upstream(self.network)
-        ends = {sink.name: (sink.input, self.periods[f"{sink.input}->{sink.name}"]) for sink in network.sinks.values()}
-        for name in network.operators:
-            if not network.outputs(name):
-                inputs = [self.periods[stream.name] for stream in network.inputs(name)]
-                ends[name] = name, np.any(inputs, axis=0)
-        near = {busy: self._before(min, only=busy) for busy in (False, True)}
-        far = {} if self.free else self._before(max)
-        least, longest = {}, dict[str, float]()
-        for end, (operator, periods) in ends.items():
-            busy = bool(periods.any())
-            way = sorted(before.get(operator, ()), key=self.rows.__getitem__, reverse=True)
-            least[end] = self._through(way, operator, near[busy], min, only=busy)
-            for place, delay in self._through(way, operator, far, max).items() if far else ():
-                longest[place] = max(longest.get(place, 0.0), delay)
-        return Ways(least, {end: periods for end, (_, periods) in ends.items()}, longest)
-
-    def _delay(self, start: str, end: str) -> float:
-        if self.free:
-            return 0.0
-        a, b = self.first.get(start), self.first.get(end)
-        return 0.0 if a is None or b is None else self.cluster.link(a, b).delay
-
-    def _before(self, best: Best, *, only: bool = False) -> dict[str, float]:
-        """Return the delay of the best way from a source to each operator (s); ``only``: over streams with tuples."""
-        found = dict.fromkeys(self.network.sources, 0.0)
-        for name in self.network.operators:
-            streams = self.network.inputs(name)
-            busy = [stream for stream in streams if self.some[stream.name]] if only else []
-            found[name] = best(found[s.writer] + self._delay(s.writer, name) for s in busy or streams)
-        return found
-
-    def _through(
-        self, way: Sequence[str], last: str, before: Mapping[str, float], best: Best, *, only: bool = False
-    ) -> dict[str, float]:
-        """Return the delay of the best way to an operator through each host and link (s); ``way``: the last first."""
-        found: dict[str, float] = {}
-        after = {last: 0.0}
-
-        def passed(place: str, delay: float) -> None:
-            found[place] = best((found.get(place, delay), delay))
-
-        for name in way:
-            if name not in after:
-                continue
-            for host in self.places[name]:
-                passed(host, before[name] + after[name])
-            for stream in self.network.inputs(name):
-                if only and not self.some[stream.name]:
-                    continue
-                writer, rest = stream.writer, self._delay(stream.writer, name) + after[name]
-                after[writer] = best((after.get(writer, rest), rest))
-                for start in self.places[writer]:
-                    for end in self.places[name]:
-                        if start != end:
-                            passed(f"{start}->{end}", before[writer] + rest)
-        return found
-
-
-def _late(model: LoadModel, ways: Ways, waits: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
-    """Return for each sink the largest wait (s) of the hosts and links on its ways, with their delays, and its tuples.
-
-    Each of them arrays (periods,).
-    """
-    found = {}
-    for name, sink in model.network.sinks.items():
-        weight = model.arrivals[model.stream_index[f"{sink.input}->{name}"]]
-        rows = [waits[place] + delay for place, delay in ways.least[name].items() if place in waits]
-        found[name] = np.max(rows, axis=0) if rows else np.zeros(weight.size), weight
-    return found
+    parts = ways.tuples[sink]
+    rows = [(waits[place], delay) for place, delay in ways.least[sink].items() if place in waits]
+    behind = np.max([np.where(wait > 0, wait + delay, 0.0) for wait, delay in rows], axis=0) if rows else 0.0
+    late = [np.maximum(behind, np.full(tuples.size, delay)) for delay, tuples in parts.items()]
+    return np.concatenate([np.zeros(0), *late]), np.concatenate([np.zeros(0), *parts.values()])
