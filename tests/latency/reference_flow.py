@@ -35,14 +35,14 @@ def flow(
     to the slice that has come by then.
 
     ``width`` and ``fine`` are the length of a slice and of a step of time (s) and slices per period, ``steps`` how many
-    steps there are. Returned are arrays (ends, slices): when the slice has left (s; infinite beyond the last step), and
-    the tuples that leave.
+    steps there are. Returned are arrays (ends, PARTS, slices): when a span of the slice has left (s; infinite beyond
+    the last step; 0 where there are fewer spans), and the tuples that leave with it.
     """
     stations, slices = resource.size, arrivals.shape[1] * fine
     free, follow = _room(capacity, width, steps)
     most = max(1, count.max() * PARTS) if stations else 1
     rows = ends.max() + 1 if stations else 0
-    left, tuples = np.zeros((rows, slices)), np.zeros((rows, slices))
+    left, tuples = np.zeros((rows, PARTS, slices)), np.zeros((rows, PARTS, slices))
     # What reaches a station and by which input, what comes out, and what readers of each station find.
     here, out, by = np.empty((3, most)), np.empty((3, 2 * most + 8)), np.empty(2 * most + 8, np.int64)
     kept, number = np.zeros((stations, 3, PARTS)), np.zeros(stations, np.int64)
@@ -73,9 +73,10 @@ def flow(
                 made = _release(come, after, j, q, width, late, queue, out, made, out.shape[1] - most)
                 made = made if made > 0 else _nothing(here, have, out)
             number[s] = _fewer(out, by, made)
-            latest, total = _keep(kept, s, out, number[s])
-            if ends[s] >= 0:
-                left[ends[s], q], tuples[ends[s], q] = latest, total
+            for i in range(number[s]):
+                kept[s, :, i] = out[:, i]
+                if ends[s] >= 0:
+                    left[ends[s], i, q], tuples[ends[s], i, q] = out[1, i], out[2, i]
     return left, tuples
 
 
@@ -252,15 +253,3 @@ def _fewer(out, by, made):
             out[0, i], out[1, i], out[2, i] = out[0, i + 1], out[1, i + 1], out[2, i + 1]
         made -= 1
     return made
-
-
-def _keep(kept, s, out, made):
-    """Keep a station's output for its readers; return when the last tuple has left (s), and how many leave."""
-    total, latest, last = 0.0, -1.0, 0.0
-    for i in range(made):
-        kept[s, 0, i], kept[s, 1, i], kept[s, 2, i] = out[0, i], out[1, i], out[2, i]
-        total += out[2, i]
-        last = max(last, out[1, i])
-        if out[2, i] > 0.0:
-            latest = max(latest, out[1, i])
-    return latest if latest >= 0.0 else last, total

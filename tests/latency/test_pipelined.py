@@ -107,6 +107,20 @@ def test_compiled_is_the_plain_recursion(seed: int, monkeypatch: pytest.MonkeyPa
         assert all(np.array_equal(*pair) for pair in zip(found, plain, strict=True))
 
 
+def test_late_and_prompt_tuples_of_a_union_are_told_apart() -> None:
+    """Where few rows of a union come late over a link, median and mean of its sink are as the simulator says."""
+    step = Operator(name="u", kind="union", inputs=("big", "far"), cost=(0.0001, 0.0001))
+    network = Network.of("n", [Source(name="big", host="h1"), Source(name="far", host="h2")], [step],
+                         [Sink(name="k", input="u")])  # fmt: skip
+    cluster, placement = Cluster.of([Host(name="h1"), Host(name="h2")], Link(0.5)), Placement({"u": "h1"})
+    rates = Rates.of(1.0, {"big": [190.0] * 4, "far": [10.0] * 4})
+    found = pipelined(load_model(network, rates), placement, cluster)
+    true = simulate(network, cluster, placement, rates, Options(drain=True)).latency
+    for row in (found.tuples, found.sinks["k"]):
+        assert (row.worst, row.p99) == pytest.approx((true["max"], true["p99"]), abs=1e-3)
+        assert (row.p50, row.mean) == pytest.approx((true["p50"], true["mean"]), abs=1e-3)
+
+
 def test_a_link_is_the_bottleneck_where_most_waits_there() -> None:
     """What waits longest is named, be it a host or a link, with its backlog."""
     operators = [

@@ -276,23 +276,8 @@ def _fewer(now: Now, made: int) -> int:
 
 
 @inside()
-def _keep(now: Now, s: int, made: int) -> tuple[float, float]:
-    """Keep a station's output for its readers; return when the last tuple has left (s), and how many leave."""
-    total, latest, last = 0.0, -1.0, 0.0
-    now.number[s] = made
-    for i in range(made):
-        for row in range(3):
-            now.kept[3 * s + row, i] = now.out[row, i]
-        total += now.out[2, i]
-        last = max(last, now.out[1, i])
-        if now.out[2, i] > 0.0:
-            latest = max(latest, now.out[1, i])
-    return latest if latest >= 0.0 else last, total
-
-
-@inside()
-def _pass(f: Flow, s: int, q: int) -> tuple[float, float]:
-    """Let a slice pass a station; return when its last tuple has left (s), and how many leave."""
+def _pass(f: Flow, s: int, q: int) -> None:
+    """Let a slice pass a station, and keep its output for the readers."""
     now, r, j = f.now, f.stations.resource[s], f.stations.join[s]
     here, by, out = now.here, now.by, now.out
     have = _collect(f, s, q)
@@ -311,7 +296,10 @@ def _pass(f: Flow, s: int, q: int) -> tuple[float, float]:
         _progress(f, s, q, have)
         made = _release(f, j, q, _hold(f, s, q, have, some))
         made = made if made > 0 else _nothing(now, have)
-    return _keep(now, s, _fewer(now, made))
+    now.number[s] = _fewer(now, made)
+    for i in range(now.number[s]):
+        for row in range(3):
+            now.kept[3 * s + row, i] = out[row, i]
 
 
 @inside(int64(int64))
@@ -344,10 +332,11 @@ def flow(address: int) -> int:
     )  # fmt: skip
     free, follow = grid(g.free, g.resources, g.steps), lists(g.follow, g.resources, g.steps + 1)
     f = Flow(g.width, g.fine, stations, inputs, now, joins, free, follow)
-    left, tuples = grid(g.left, g.rows, slices), grid(g.tuples, g.rows, slices)
+    left, tuples = grid(g.left, g.rows * PARTS, slices), grid(g.tuples, g.rows * PARTS, slices)
     for q in range(slices):
         for s in range(n):
-            latest, total = _pass(f, s, q)
-            if stations.ends[s] >= 0:
-                left[stations.ends[s], q], tuples[stations.ends[s], q] = latest, total
+            _pass(f, s, q)
+            for i in range(now.number[s] if stations.ends[s] >= 0 else 0):
+                row = stations.ends[s] * PARTS + i
+                left[row, q], tuples[row, q] = now.kept[3 * s + 1, i], now.kept[3 * s + 2, i]
     return 0

@@ -63,14 +63,14 @@ def pipelined(
             raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
     stations = _stations(model, placement, cluster)
     left, tuples, width = _followed(model, stations)
-    fine = left.shape[1] // model.rates.periods
-    moments = (np.arange(left.shape[1]) + 1) * width
+    fine = left.shape[2] // model.rates.periods
+    moments = (np.arange(left.shape[2]) + 1) * width
     late = left - moments
     late[late < 1e-12 * (model.rates.duration + 1)] = 0.0
     real = tuples > 0
     # Where nothing leaves, the wait is that of a tuple that would come: as in Mace, which knows hosts only.
-    silent = np.logical_not(real.any(axis=0))
-    shown = np.where(real | silent, late, 0.0).max(axis=0, initial=0.0)
+    silent = np.logical_not(real.any(axis=(0, 1)))
+    shown = np.where(real | silent, late, 0.0).max(axis=(0, 1), initial=0.0)
     at_sinks = {}
     for name, sink in network.sinks.items():
         row = stations.ends.get(sink.input)
@@ -79,7 +79,7 @@ def pipelined(
             at_sinks[name] = np.zeros(weight.size), weight
         else:
             share = next(s.share for s in network.outputs(sink.input) if s.reader == name)
-            at_sinks[name] = late[row], tuples[row] * share
+            at_sinks[name] = late[row].ravel(), tuples[row].ravel() * share
     bar = error_bar(model, placement, cluster, statistics)
     excess = cumulative_excess(model.host_load(placement, cluster), capacity, model.period)
     series = _by_period(shown, fine)
@@ -225,7 +225,7 @@ def _stations(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) 
 
 
 def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float]:
-    """Return when the slices have left, how many tuples, and the length of a slice (s)."""
+    """Return when spans of the slices have left, how many tuples, and the length of a slice (s)."""
     size, periods = max(1, stations.resource.size), model.rates.periods
     fine = slices(model.period)
     shorter = max(1, min(5, FINER // (size * periods * fine)))

@@ -43,14 +43,15 @@ def followed(
     Returns
     -------
     left, tuples
-        Arrays (ends, slices): when the slice has left (s; infinite beyond the last step), and the tuples that leave.
+        Arrays (ends, PARTS, slices): when a span of the slice has left (s; infinite beyond the last step; 0 where there
+        are fewer spans), and the tuples that leave with it.
     """
     count, slices, resources = stations.resource.size, after.shape[2], stations.capacity.size
     rows = int(stations.end.max(initial=-1)) + 1
     most = max(1, int(stations.count.max(initial=0)) * PARTS)
     joins = after.shape[0]
     queued = slices * 2 * PARTS + 8 if joins else 1
-    left, tuples = np.zeros((rows, slices)), np.zeros((rows, slices))
+    left, tuples = np.zeros((rows, PARTS, slices)), np.zeros((rows, PARTS, slices))
     arrays: Mapping[str, Numbers] = {
         "resource": stations.resource, "first": stations.first, "count": stations.count, "join": stations.join,
         "ends": stations.end, "capacity": stations.capacity, "slack": np.ascontiguousarray(slack),
