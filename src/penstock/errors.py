@@ -2,6 +2,7 @@
 
     PenstockError                 everything that penstock raises on purpose
     ├── InputError                a file, argument or value is wrong                       exit code 2
+    │   └── TooLong               a backlog is too long for a latency model to follow it
     ├── Infeasible                the question was understood and the answer is no         exit code 1
     ├── HostError                 a Spark host cannot be started, reached or trusted       exit code 2
     ├── EngineError               a running deployment failed                              exit code 2
@@ -59,6 +60,10 @@ class InputError(PenstockError):
     def located(self, file: object, line: int | None = None) -> InputError:
         """Return the same error, placed in a file."""
         return InputError(self.problem, file=self.file or file, line=self.line or line, at=self.at, hint=self.hint)
+
+
+class TooLong(InputError):
+    """A backlog that a latency model cannot follow to its end, and so is longer than any bound."""
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from latency_cases import random_chain
 
 from penstock.cluster import Cluster, Placement
+from penstock.errors import TooLong
 from penstock.latency.mace import mace
-from penstock.latency.models import MODELS
+from penstock.latency.models import MODELS, model_of
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.model import Growth
@@ -122,6 +123,20 @@ def test_headroom_is_where_the_bound_begins_to_be_missed(seed: int) -> None:
     assert together == single["s1"]
     assert worst(rescaled(model, {"s1": together})) <= 0.5 + 1e-6
     assert worst(rescaled(model, {"s1": together * 1.001})) > 0.5
+
+
+@pytest.mark.parametrize("name", ["pipelined", "sharing"])
+def test_a_backlog_too_long_to_be_followed_is_no_headroom(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Factors at which a model refuses to follow the backlog miss the bound, and do not end the search."""
+    monkeypatch.setattr("penstock.latency.pipelined.MOST", 2e3)
+    monkeypatch.setattr("penstock.latency.fluid.LIMIT", 200)
+    network = row_of(step("a", "map", 0.005))
+    model = load_model(network, Rates.constant({"s": 100.0}, 10.0))
+    placement, cluster, decide = Placement({"a": "h1"}), Cluster.uniform(1), model_of(name)
+    with pytest.raises(TooLong):
+        decide(rescaled(model, {"s": 16.0}), placement, cluster, None)
+    together, _ = headroom(model, 1.0, lambda trial: decide(trial, placement, cluster, None).total.worst)
+    assert together == pytest.approx(2.2, rel=1e-3)
 
 
 def test_headroom_of_a_source_that_costs_nothing_is_unbounded() -> None:

@@ -131,6 +131,15 @@ def test_hosts_are_named_after_the_one_they_are_like() -> None:
     assert sorted(set(found.placement.values())) == ["h1", "h3", "h4", "h5"]
 
 
+def test_hosts_whose_backlog_is_too_long_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a model refuses to follow the backlog on few hosts, more are tried."""
+    monkeypatch.setattr("penstock.latency.fluid.LIMIT", 600)
+    network = chains([[0.008]] * 4)
+    loads = load_model(network, Rates.constant(dict.fromkeys(network.sources, 100.0), 10.0))
+    fleet = Fleet.of(loads, Cluster.uniform(1), ["h1"])
+    assert provision(loads, fleet, 0.5, name="sharing").hosts == 4
+
+
 def test_pins_and_links_count() -> None:
     """A pinned operator stays where it is pinned, and a link's delay counts."""
     network = chains([[0.001, 0.001]])

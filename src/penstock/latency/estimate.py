@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from penstock.arrays import Array
-from penstock.errors import InputError
+from penstock.errors import TooLong
 from penstock.files import Document
 
 
-def too_long() -> InputError:
+def too_long() -> TooLong:
     """Return the refusal of a backlog that a model cannot follow to its end."""
-    return InputError("the backlog is too long to be followed", hint="use --model mace, or lower the rates")
+    return TooLong("the backlog is too long to be followed", hint="use --model mace, or lower the rates")
 
 
 @attrs.frozen

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import attrs
 import numpy as np
 
+from penstock.errors import TooLong
 from penstock.latency.waits import linear
 from penstock.load import LoadModel, load_model
 from penstock.workload import Rates
@@ -39,7 +40,8 @@ def headroom(
     bound
         Latency (s).
     worst
-        The latency model: worst latency (s) of a load model.
+        The latency model: worst latency (s) of a load model. Where it refuses a backlog as too long, the bound is
+        missed.
     error
         Relative error of the factors.
 
@@ -51,7 +53,10 @@ def headroom(
 
     def largest(names: tuple[str, ...]) -> float | None:
         def keeps(factor: float) -> bool:
-            return worst(rescaled(model, dict.fromkeys(names, factor))) <= bound + 1e-9
+            try:
+                return worst(rescaled(model, dict.fromkeys(names, factor))) <= bound + 1e-9
+            except TooLong:
+                return False
 
         if not model.rates.values[[model.rates.sources.index(name) for name in names]].any():
             return None

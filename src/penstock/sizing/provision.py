@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from penstock.cluster import Cluster, Placement
-from penstock.errors import Infeasible, InputError
+from penstock.errors import Infeasible, InputError, TooLong
 from penstock.files import Document
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import above_backlog, model_of
@@ -177,7 +177,10 @@ def _provided(
     def fits(count: int) -> Fitting | None:
         made = fleet.hosts({fleet.like[0]: count})
         for trial in trials.on(made, count):
-            found = estimate(trial, made)
+            try:
+                found = estimate(trial, made)
+            except TooLong:
+                continue
             if found.total.worst <= bound + TIE:
                 return trial, made, found
         return None
