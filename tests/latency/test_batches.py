@@ -166,7 +166,7 @@ def test_error_bar_counts_what_a_batch_takes_besides(error: float, more: float) 
 
 
 def test_error_bar_is_of_a_host_on_which_the_answer_depends() -> None:
-    """A host whose rows come out nowhere has the largest backlog, and yet is not what makes the others late."""
+    """A host whose rows come out nowhere is the latest, and yet is not what makes those late that a run measures."""
     network = Network.of(
         "two",
         [Source(name="s"), Source(name="r")],
@@ -175,9 +175,11 @@ def test_error_bar_is_of_a_host_on_which_the_answer_depends() -> None:
         [Sink(name="t", input="a"), Sink(name="u", input="b")],
     )  # fmt: skip
     model = load_model(network, Rates.constant({"s": 100.0, "r": 100.0}, 10.0))
-    found = microbatch_estimate(model, {"a": "h1", "b": "h2"}, Cluster.uniform(2))
-    assert found.bottleneck == "h2"
-    assert found.error.amplification > 0
+    placement, cluster = Placement({"a": "h1", "b": "h2"}), Cluster.uniform(2)
+    assert microbatch_estimate(model, placement, cluster).bottleneck == "h1"
+    bar = predict(Setting(network=network, cluster=cluster, placement=placement), model.rates).error
+    assert bar.host == "h2"
+    assert bar.amplification > 0
 
 
 def test_file_costs_win_in_every_command(penstock, tmp_path) -> None:

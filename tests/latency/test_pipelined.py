@@ -1,5 +1,6 @@
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from penstock.errors import InputError
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.latency.second_opinion import second_opinion
+from penstock.latency.sharing import sharing
 from penstock.latency.slices import followed
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, hybrid
@@ -62,6 +64,23 @@ def test_one_host_is_mace(seed: int) -> None:
     assert pipelined(model, placement, cluster).series == pytest.approx(
         mace(model, placement, cluster).series, abs=1e-6
     )
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_never_below_the_backlog_of_a_host(seed: int) -> None:
+    """No estimate is below the backlog of any host, also where operators put nothing out for some of their inputs."""
+    rng = np.random.default_rng(seed)
+    model, placement, cluster = random_case(seed, operators=8, joins=False, peak=1.8)
+    rows = [
+        attrs.evolve(o, selectivity=tuple(0.0 if rng.random() < 0.2 else s for s in o.selectivity or ()))
+        for o in model.network.operators.values()
+    ]
+    model = load_model(model.network.having(rows), model.rates)
+    least = mace(model, placement, Cluster.of(cluster.hosts.values())).total.worst
+    assert pipelined(model, placement, cluster).total.worst >= least - 1e-6
+    # Its steps divide what a host can do a little differently.
+    assert sharing(model, placement, cluster).total.worst >= least - 0.1
 
 
 @settings(deadline=None, max_examples=40)

@@ -21,7 +21,7 @@ from penstock.latency.draws import by_chance, draw
 from penstock.latency.intervals import with_interval
 from penstock.latency.mace import mace
 from penstock.latency.microbatch import COMMIT
-from penstock.latency.models import model_of
+from penstock.latency.models import MODELS, model_of
 from penstock.latency.spread import HIGH, LOW
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.fitting import ALONE
@@ -192,6 +192,26 @@ def test_forecast_of_the_demo_takes_less_than_a_second() -> None:
     assert time.process_time() - began <= 1.0
     assert spread is not None
     assert spread.draws == 200
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_interval_counts_what_ends_in_an_operator(name: str) -> None:
+    """Where the worst is that of tuples that no sink gets, its interval is theirs, and a run's is of what sinks get."""
+    model = load_model(chain([0.012], 0.0), Rates.constant({"s1": 100.0}, 20.0))
+    placement, cluster = Placement({"o1.1": "h1"}), Cluster.uniform(1)
+    known = Statistics(operators={"o1.1": OperatorStatistics(cost=(0.012,), error=0.1)})
+    found = model_of(name)(model, placement, cluster, known)
+    told = with_interval(found, model, placement, cluster, known, np.random.default_rng(0)).spread
+    assert told is not None
+    low, high = told.total["worst"]
+    # A tenth of the work of twenty seconds, to either side.
+    assert low <= found.total.worst - 1.0
+    assert high >= found.total.worst + 1.0
+    placed = BatchHosts.of(known, cluster).placed(model, placement)
+    assert not placed.run().whole()[2].any()
+    seen = placed.spread(np.random.default_rng(0), count=20)
+    assert seen is not None
+    assert seen.total["worst"] == (0.0, 0.0)
 
 
 def test_nothing_known_is_nothing_drawn() -> None:

@@ -15,6 +15,7 @@ from latency_cases import random_network, renamed, runs
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import Infeasible, InputError
 from penstock.latency.mace import mace
+from penstock.latency.models import MODELS
 from penstock.latency.pipelined import pipelined
 from penstock.load import load_model
 from penstock.load.statistics import HostStatistics, Statistics
@@ -63,6 +64,27 @@ def test_admission_is_trying_every_host(seed: int, linked: bool) -> None:
         assert not refused.admitted
         assert refused.breaks
     assert list(found.placement) == sorted(new.operators)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_query_without_results_needs_room_too(model: str) -> None:
+    """A filter that passes nothing and asks for more than a host is not admitted, though no sink is late."""
+    rare = Operator(name="rare", kind="filter", inputs=("s",), cost=(0.012,), selectivity=(0.0,))
+    new = Network.of("alarm", [Source(name="s")], [rare], [Sink(name="k", input="rare")])
+    seen = Operator(name="a", kind="map", inputs=("s",), cost=(0.001,))
+    running = Network.of("n", [Source(name="s")], [seen], [Sink(name="ka", input="a")])
+    deployed = runs(running, Rates.constant({"s": 100.0}, 60.0), Placement({"a": "h1"}), Cluster.uniform(2))
+    found = admit(deployed, new, 1.0, model=model)
+    assert not found.admitted
+    assert dict(found.placement) == {"rare": "h2"}
+    assert found.breaks == ("h2",)
+    # What sinks get is as it was, and so is what stands beside a measurement.
+    assert found.before is not None
+    assert found.after.total.worst >= 12.0 - 1e-6
+    assert found.after.tuples == found.after.sinks["ka"] == found.before.sinks["ka"]
+    assert found.after.sinks["k"].worst == 0.0
+    cheap = new.having([attrs.evolve(rare, cost=(0.006,))])
+    assert admit(deployed, cheap, 1.0, model=model).admitted
 
 
 @settings(max_examples=6)

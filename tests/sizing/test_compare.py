@@ -125,6 +125,24 @@ def test_headroom_is_where_the_bound_begins_to_be_missed(seed: int) -> None:
     assert worst(rescaled(model, {"s1": together * 1.001})) > 0.5
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_headroom_counts_what_no_sink_gets(name: str) -> None:
+    """Rates may grow until the host of a filter that passes nothing has too much to do, idle as others may be."""
+    network = Network.of(
+        "both",
+        [Source(name="s")],
+        [step("a", "map", 0.001, 1.0), step("rare", cost=0.012, selectivity=0.0)],
+        [Sink(name="ka", input="a"), Sink(name="k", input="rare")],
+    )
+    model = load_model(network, Rates.constant({"s": 50.0}, 60.0))
+    placement, cluster = Placement({"a": "h1", "rare": "h2"}), Cluster.uniform(2)
+    decide = model_of(name)
+    together, _ = headroom(model, 2.0, lambda trial: decide(trial, placement, cluster, None).total.worst)
+    assert together is not None
+    # Work of a minute within a minute and two seconds, of which micro-batches wait for more than one.
+    assert 0.97 <= together / (62 / 60 / 0.6) <= 1.0001
+
+
 @pytest.mark.parametrize("name", ["pipelined", "sharing"])
 def test_a_backlog_too_long_to_be_followed_is_no_headroom(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Factors at which a model refuses to follow the backlog miss the bound, and do not end the search."""

@@ -182,18 +182,19 @@ class PlacedBatches:
             pace = pace._replace(noise=[slower.get(name, np.ones(1)) for name in self.made.hosts])
         return predicted(self.made, self.queries, pace, factors)
 
-    def error_bar(self, result: MicrobatchResult) -> ErrorBar:
+    def error_bar(self, result: MicrobatchResult, *, ends: bool = False) -> ErrorBar:
         """Return what an error of a host's costs does to the worst latency of what `run` predicts, by running it again.
 
-        Of the hosts on whose costs it depends, that is the one with the largest backlog, else load.
+        Of the hosts on whose costs it depends, that is the one with the largest backlog, else load. ``ends``: whether
+        what ends in an operator counts.
         """
-        worst, bars = _worst(result), []
+        worst, bars = _worst(result, ends), []
         for row, load, _ in furthest_behind(self._load(), self.model.period):
             name = self.made.hosts[row]
             error = cost_error(self.model, self.placement, name, self.hosts.statistics or Statistics())
             # As large as the error is: of less, whether one batch waits for another trigger decides.
             more = min(max(error, LEAST), MOST)
-            change = abs(_worst(self.run(dearer={name: more})) / worst - 1) if worst > 0 else 0.0
+            change = abs(_worst(self.run(dearer={name: more}), ends) / worst - 1) if worst > 0 else 0.0
             bars.append(ErrorBar(name, load, error, change / more))
             if change > 0:
                 return bars[-1]
@@ -220,6 +221,7 @@ class PlacedBatches:
         *,
         scheduled: bool = True,
         count: int = DRAWS,
+        ends: bool = False,
     ) -> Spread | None:
         """Predict again and again with costs as they may be; None where nothing is uncertain, or it takes too long.
 
@@ -231,6 +233,8 @@ class PlacedBatches:
             Whether the rates begin at a multiple of the trigger.
         count
             How often, at most: less of long runs.
+        ends
+            Whether what ends in an operator counts in the whole.
         """
         if scheduled and certain(self.hosts.statistics, self.made.hosts):
             return None
@@ -247,7 +251,7 @@ class PlacedBatches:
             slow = drawn.factor[k] * drawn.speed[k]
             return self._pace(factors * slow, drawn, k)
 
-        found = spread_of(*batch_draws(self.made, pace, len(drawn), self.model.rates.periods))
+        found = spread_of(*batch_draws(self.made, pace, len(drawn), self.model.rates.periods, ends=ends))
         known = {} if self.hosts.statistics is None else self.hosts.statistics.intervals
         return attrs.evolve(found, stretch={**AT_FIRST, **known})
 
@@ -335,8 +339,8 @@ class PlacedBatches:
         )
 
 
-def _worst(result: MicrobatchResult) -> float:
-    return Quantiles.of(*result.whole()[1:]).worst
+def _worst(result: MicrobatchResult, ends: bool) -> float:
+    return Quantiles.of(*(result.with_ends() if ends else result).whole()[1:]).worst
 
 
 def _foretold(worst: Array) -> tuple[float, float, float]:
@@ -351,7 +355,8 @@ def microbatch_estimate(
 ) -> Estimate:
     """Estimate latency by the recursion over Spark's micro-batches.
 
-    Trigger and hop come from ``cluster.spark``, overhead and factor of each host from the statistics.
+    Trigger and hop come from ``cluster.spark``, overhead and factor of each host from the statistics. The total also
+    counts tuples that end in an operator.
 
     Raises
     ------
@@ -367,16 +372,17 @@ def microbatch_estimate(
     # The recursion cuts longer batches off there; times of this size are rounded.
     if max((batch.duration for batch in result.batches), default=0.0) > 0.999 * LONGEST:
         raise too_long()
-    _, latency, weight = result.whole()
-    total, series = Quantiles.of(latency, weight), result.worst(model.period, model.rates.periods)
+    every = result.with_ends()
+    total, series = Quantiles.of(*every.whole()[1:]), every.worst(model.period, model.rates.periods)
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
     scale = np.array([hosts.factor[name] for name in cluster.hosts]) * capacity
     excess = cumulative_excess(model.host_load(placement, cluster) * scale[:, None], capacity, model.period)
-    bar = placed.error_bar(result)
+    bar = placed.error_bar(result, ends=True)
     return Estimate(
         model="microbatch",
         period=model.period,
         total=total,
+        tuples=Quantiles.of(*result.whole()[1:]),
         series=series,
         bottleneck=bar.host,
         excess=dict(zip(cluster.hosts, excess, strict=True)),

@@ -74,6 +74,8 @@ class Carried:
         summed.
     sinks
         By sink: inlets of the query that feeds it, and by segment the weight of their points there.
+    ends
+        By operator in which points end (`LoadModel.ends`), likewise.
     hosts
         In the order of the arrays.
     """
@@ -83,6 +85,7 @@ class Carried:
     inlets: list[Inlet]
     work: list[dict[int, Array]]
     sinks: Mapping[str, list[tuple[int, Array]]]
+    ends: Mapping[str, list[tuple[int, Array]]]
     hosts: list[str]
 
     def seconds(self, factor: Sequence[float] | Array, cost: Array | None = None) -> Array:
@@ -150,6 +153,7 @@ class _Builder:
         grain = max(1.0, float(model.rates.values.sum() * model.period) / points)
         # By writer: its inlets, and what each of their points weighs there, by segment.
         self.out: dict[str, dict[int, Array]] = {}
+        self.ended: dict[str, list[tuple[int, Array]]] = {}
         self.inlets: list[Inlet] = []
         self.work: dict[tuple[int, int], Array] = {}
         self.feeds: dict[tuple[int, str], int] = {}
@@ -206,6 +210,9 @@ class _Builder:
                 if operator.growth is not None and operator.kind != "aggregate":
                     more = more * self._growth(operator, self.roots[self.inlets[inlet].root], weight)
                 made[inlet] = made[inlet] + more if inlet in made else more
+                over = np.where(more > 0, 0.0, weight) if self.network.outputs(name) else weight
+                if over.any():
+                    self.ended.setdefault(name, []).append((inlet, over))
         if operator.kind == "aggregate" and operator.window is not None:
             made = self._windows(operator, query, made)
         self.out[name] = made
@@ -282,6 +289,7 @@ class _Builder:
             ]
             for name, sink in self.network.sinks.items()
         }
+        ends = {name: [(place[i], w) for i, w in ways] for name, ways in self.ended.items()}
         spans = [(0, 0)] * len(feeds)
         for n, each in enumerate(inlets):
             if each.feed >= 0:
@@ -310,7 +318,8 @@ class _Builder:
             **groups_of([fragment.host for fragment in self.fragments], machines),
         )
         shape = Shape(**rows, progressive=progressive)
-        return Carried(shape, self.roots, inlets, work, sinks, list(dict.fromkeys(f.host for f in self.fragments)))
+        hosts = list(dict.fromkeys(fragment.host for fragment in self.fragments))
+        return Carried(shape, self.roots, inlets, work, sinks, ends, hosts)
 
     def _points(self) -> dict[str, Array | Ints]:
         """Return the points of all roots, one after another."""

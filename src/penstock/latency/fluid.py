@@ -61,6 +61,7 @@ class Fluid:
         part = {name: number for number, query in enumerate(self.network.queries) for name in query}
         self.home = {name: (placement[name], part[name]) for name in self.network.operators}
         self.gain = {name: model.gain(name) for name in self.network.operators}
+        self.ends = {name: model.ends(name) for name in self.network.operators}
         self.fine = max(1, int(np.ceil(model.period / STEP - 1e-9)))
         self.width = model.period / self.fine
         self.slices = model.rates.periods * self.fine
@@ -70,9 +71,10 @@ class Fluid:
             self.waiting.setdefault(host, {}).setdefault(number, deque())
         self.coming: dict[int, list[_Parcel]] = {}
         self.found: dict[str, list[tuple[int, float, float]]] = {name: [] for name in self.network.sinks}
+        self.ended: list[tuple[int, float, float]] = []
 
-    def run(self) -> tuple[dict[str, list[tuple[int, float, float]]], int]:
-        """Return by sink the slices, latencies (s) and tuples that reach it, and the number of slices."""
+    def run(self) -> None:
+        """Find by sink the slices, latencies (s) and tuples that reach it, and those of tuples that end before one."""
         k = 0
         most = LIMIT // max(1, len(self.network.operators))
         while k < self.slices or self.coming or any(any(rows.values()) for rows in self.waiting.values()):
@@ -85,7 +87,6 @@ class Fluid:
                 self._serve(k, rows, self.cluster.hosts[host].capacity)
             self._collect(k)
             k += 1
-        return self.found, self.slices
 
     def _enter(self, k: int) -> None:
         for row, source in enumerate(self.model.rates.sources):
@@ -131,21 +132,25 @@ class Fluid:
     def _leave(self, k: int, parcel: _Parcel, at: float) -> None:
         """Hand on what a query puts out of a parcel."""
 
-        def out(name: str, reader: str, port: int, tuples: float) -> None:
-            if reader in self.network.sinks:
+        def out(name: str, reader: str | None, port: int, tuples: float) -> None:
+            if reader is None or reader in self.network.sinks:
                 late = at - (parcel.slice + 1) * self.width
-                self.found[reader].append((parcel.slice, late, tuples))
+                (self.ended if reader is None else self.found[reader]).append((parcel.slice, late, tuples))
             else:
                 far = self.cluster.link(self.placement[name], self.placement[reader]).delay
                 self._send(k, parcel.slice, reader, port, tuples, at + far)
 
         self._each(parcel.slice, parcel.operator, parcel.port, parcel.tuples, out)
 
-    def _each(self, q: int, name: str, port: int, tuples: float, out: Callable[[str, str, int, float], None]) -> float:
-        """Return the work of tuples at an operator and behind it in its query; tell what leaves the query."""
+    def _each(
+        self, q: int, name: str, port: int, tuples: float, out: Callable[[str, str | None, int, float], None]
+    ) -> float:
+        """Return the work of tuples at an operator and behind it in its query; tell what leaves the query or ends."""
         operator = self.network.operators[name]
         work = tuples * (operator.cost or ())[port]
         made = tuples * float(self.gain[name][port, q // self.fine])
+        if self.ends[name][port, q // self.fine]:
+            out(name, None, port, tuples)
         for stream in self.network.outputs(name):
             if made * stream.share <= 0:
                 continue

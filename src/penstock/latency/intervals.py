@@ -39,7 +39,7 @@ def with_interval(
     spread: Spread | None
     if found.model == "microbatch":
         placed = BatchHosts.of(statistics, cluster).placed(model, placement)
-        spread = placed.spread(rng, scheduled=model.network.scheduled)
+        spread = placed.spread(rng, scheduled=model.network.scheduled, ends=True)
     else:
         found = attrs.evolve(found, notes=(*found.notes, *guessed(statistics, placement.values())))
         spread = _recomputed(found, model, placement, cluster, statistics, rng)
@@ -80,7 +80,7 @@ def _recomputed(
             for operator, factor in zip(network.operators.values(), row, strict=True)
         ]
         answers.append(decide(load_model(network.having(dear), model.rates), placement, cluster, statistics))
-    totals = [answer.tuples if found.units == "tuples" else answer.total for answer in answers]
+    totals = [answer.total if answer.units == found.units else answer.tuples for answer in answers]
     rows = np.array([[*total.by_key().values()] for total in totals])
     sinks = {name: np.array([[*answer.sinks[name].by_key().values()] for answer in answers]) for name in found.sinks}
     return spread_of(rows, sinks, np.array([answer.series for answer in answers]))

@@ -39,10 +39,18 @@ class BatchEstimate:
 
 @attrs.frozen(eq=False)
 class MicrobatchResult:
-    """Predicted batches, and per sink when tuples enter (s), their latency (s) and weight (tuples)."""
+    """Predicted batches, and per sink when tuples enter (s), their latency (s) and weight (tuples).
+
+    ``ends`` has the same of tuples that end in an operator, where nobody measures them.
+    """
 
     batches: tuple[BatchEstimate, ...]
     sinks: Mapping[str, tuple[Array, Array, Array]]
+    ends: Mapping[str, tuple[Array, Array, Array]] = attrs.field(factory=dict)
+
+    def with_ends(self) -> MicrobatchResult:
+        """Return the same with what ends in an operator beside what reaches sinks."""
+        return attrs.evolve(self, sinks={**self.sinks, **self.ends})
 
     def whole(self) -> tuple[Array, Array, Array]:
         """Return stimulus, latency and weight over all sinks."""
@@ -91,15 +99,18 @@ def predicted(made: Carried, fragments: Sequence[Fragment], pace: Pace, factors:
         BatchEstimate(names[query], start, duration, work)
         for query, start, duration, work in zip(*(column.tolist() for column in columns), strict=True)
     )
-    return MicrobatchResult(told, {name: arrived(made, batches, name) for name in made.sinks})
+    sinks, ends = (
+        {name: arrived(made, batches, ways) for name, ways in each.items()} for each in (made.sinks, made.ends)
+    )
+    return MicrobatchResult(told, sinks, ends)
 
 
-def arrived(made: Carried, batches: Batches, sink: str) -> tuple[Array, Array, Array]:
+def arrived(made: Carried, batches: Batches, ways: Sequence[tuple[int, Array]]) -> tuple[Array, Array, Array]:
     """Return when the tuples of a sink enter (s), their latency (s) and weight."""
     shape = made.shape
     start, visible_at = batches.start, batches.visible
     found = [(np.zeros(0),) * 3]
-    for inlet, weight in made.sinks[sink]:
+    for inlet, weight in ways:
         query, root = made.inlets[inlet].query, made.roots[made.inlets[inlet].root]
         mine = batches.of(query)
         upto = batches.upto[mine, inlet - shape.inlet_first[query]]
@@ -108,7 +119,7 @@ def arrived(made: Carried, batches: Batches, sink: str) -> tuple[Array, Array, A
         stimulus = root.times[points]
         visible = visible_at[batch]
         if shape.progressive:
-            shown = _shown(made, batches, sink, query, stimulus, batch)
+            shown = _shown(made, batches, ways, query, stimulus, batch)
             visible = start[batch] + (visible - start[batch]) * shown
         segment = np.repeat(np.arange(len(root.period)), np.diff(root.edge))[points]
         found.append((stimulus, visible - stimulus, weight[segment]))
@@ -116,12 +127,19 @@ def arrived(made: Carried, batches: Batches, sink: str) -> tuple[Array, Array, A
     return stimulus, latency, weights
 
 
-def _shown(made: Carried, batches: Batches, sink: str, query: int, stimulus: Array, batch: NDArray[np.int64]) -> Array:
+def _shown(
+    made: Carried,
+    batches: Batches,
+    ways: Sequence[tuple[int, Array]],
+    query: int,
+    stimulus: Array,
+    batch: NDArray[np.int64],
+) -> Array:
     """Return which share of its batch's output at a sink has appeared with each tuple, the oldest stimulus first."""
     mine = batches.of(query)
     shown, total = np.zeros(stimulus.size), np.zeros(stimulus.size)
     number = np.searchsorted(mine, batch)
-    for inlet, weight in made.sinks[sink]:
+    for inlet, weight in ways:
         root = made.roots[made.inlets[inlet].root]
         local = inlet - made.shape.inlet_first[query]
         upto = np.concatenate([[0], batches.upto[mine, local]])

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.arrays import Array
+from penstock.arrays import Array, Bools
 from penstock.cluster import Cluster, base_name, hosts_by_operator
 from penstock.errors import InputError
 from penstock.latency.bounds import capacity_of, grain
@@ -50,7 +50,7 @@ def pipelined(
     -------
     Estimate
         A period's value is that of its end, or a peak inside it, so that on one host the series is that of Mace. The
-        total is over slices, those of the sinks are over their tuples.
+        total is over slices, and counts tuples that end in an operator; those of the sinks are over their tuples.
 
     Raises
     ------
@@ -68,7 +68,9 @@ def pipelined(
     late = left - moments
     late[late < 1e-12 * (model.rates.duration + 1)] = 0.0
     real = tuples > 0
-    # Where nothing leaves, the wait is that of a tuple that would come: as in Mace, which knows hosts only.
+    # Tuples that end in an operator have waited there, though nobody sees it.
+    real |= np.repeat(stations.ended, fine, axis=1)[:, None]
+    # Where nothing comes, the wait is that of a tuple that would: as in Mace, which knows hosts only.
     silent = np.logical_not(real.any(axis=(0, 1)))
     shown = np.where(real | silent, late, 0.0).max(axis=(0, 1), initial=0.0)
     at_sinks = {}
@@ -121,8 +123,9 @@ def _single(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) ->
 class Stations:
     """Operators on hosts and streams on links as the arrays that `penstock.latency.flow` reads; see there.
 
-    Of hosts and links only those that are in use count. ``ends`` holds the rows of the operators whose tuples leave:
-    what sinks read, and what nobody reads. ``reach`` is how long backlog may last after the input (s).
+    Of hosts and links only those that are in use count. ``ends`` holds the rows of the operators whose tuples leave or
+    end: what sinks read, and where `LoadModel.ends`; ``ended``, array (ends, periods), whether tuples end there.
+    ``reach`` is how long backlog may last after the input (s).
     """
 
     resource: NDArray[np.int64]
@@ -139,6 +142,7 @@ class Stations:
     load: Array
     end: NDArray[np.int64]
     ends: Mapping[str, int]
+    ended: Bools
     reach: float
 
 
@@ -195,9 +199,7 @@ def _stations(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) 
             joins.append(-1)
         station[name] = len(rows) - 1
     load = np.vstack([model.host_load(placement, cluster)[used], *[carried[pair][None] for pair in links]])
-    leaving = [name for name in network.operators if not network.outputs(name)]
-    leaving += [sink.input for sink in network.sinks.values() if sink.input in station]
-    ends = {name: row for row, name in enumerate(dict.fromkeys(sorted(leaving, key=lambda n: station[n])))}
+    ends, ended = _ends(model)
     end = np.full(len(rows), -1, np.int64)
     for name, row in ends.items():
         end[station[name]] = row
@@ -220,8 +222,19 @@ def _stations(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) 
         load=load,
         end=end,
         ends=ends,
+        ended=ended,
         reach=reach,
     )
+
+
+def _ends(model: LoadModel) -> tuple[dict[str, int], Bools]:
+    """Return the rows of the operators whose tuples leave or end, and whether some end there in each period."""
+    network = model.network
+    over = {name: (model.ends(name) & (model.inflow(name) > 0)).any(axis=0) for name in network.operators}
+    read = {sink.input for sink in network.sinks.values()}
+    found = [name for name, some in over.items() if some.any() or name in read or not network.outputs(name)]
+    ended = np.array([over[name] for name in found], bool).reshape(len(found), model.rates.periods)
+    return {name: row for row, name in enumerate(found)}, ended
 
 
 def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float]:

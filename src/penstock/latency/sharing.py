@@ -37,7 +37,7 @@ def sharing(
     Returns
     -------
     Estimate
-        The totals are over the tuples of all sinks.
+        The total is over all tuples, also those that end in an operator; those of the sinks are over their tuples.
 
     Raises
     ------
@@ -49,18 +49,15 @@ def sharing(
             raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
     excess = cumulative_excess(model.host_load(placement, cluster), capacity, model.period)
-    found, slices = Fluid(model, placement, cluster).run()
-    sinks = {}
-    shown = np.zeros(slices)
-    every: list[tuple[int, float, float]] = []
-    for name, rows in found.items():
+    fluid = Fluid(model, placement, cluster)
+    fluid.run()
+    shown = np.zeros(fluid.slices)
+    late = []
+    for rows in (*fluid.found.values(), fluid.ended):
         table = np.array(rows, float).reshape(-1, 3)
-        late = np.maximum(table[:, 1], 0.0)
-        np.maximum.at(shown, table[:, 0].astype(np.int64), late)
-        sinks[name] = Quantiles.of(late, table[:, 2])
-        every += rows
-    whole = np.array(every, float).reshape(-1, 3)
-    total = Quantiles.of(np.maximum(whole[:, 1], 0.0), whole[:, 2])
+        late.append((np.maximum(table[:, 1], 0.0), table[:, 2]))
+        np.maximum.at(shown, table[:, 0].astype(np.int64), late[-1][0])
+    at_sinks, total = dict(zip(fluid.found, late, strict=False)), Quantiles.over(late)
     series = shown.reshape(model.rates.periods, -1).max(axis=1)
     bar = error_bar(model, placement, cluster, statistics)
     row = list(cluster.hosts).index(bar.host)
@@ -68,10 +65,11 @@ def sharing(
         model="sharing",
         period=model.period,
         total=total,
+        tuples=Quantiles.over(at_sinks.values()),
         series=series,
         bottleneck=bar.host,
         excess=dict(zip(cluster.hosts, excess, strict=True)),
-        sinks=sinks,
+        sinks={name: Quantiles.of(*row) for name, row in at_sinks.items()},
         error=bar,
         notes=NOTES if total.weight else (*NOTES, UNTOLD),
         statistics=described(statistics),

@@ -43,7 +43,7 @@ def spread_of(rows: Array, sinks: Mapping[str, Array], series: Array) -> Spread:
 
 
 def batch_draws(
-    made: Carried, pace: Callable[[int], Pace], count: int, periods: int
+    made: Carried, pace: Callable[[int], Pace], count: int, periods: int, *, ends: bool = False
 ) -> tuple[Array, dict[str, Array], Array]:
     """Follow the batches of a placed network once for each draw; return what `spread_of` takes.
 
@@ -57,10 +57,13 @@ def batch_draws(
         How many draws.
     periods
         Of the rates.
+    ends
+        Whether what ends in an operator counts in the whole.
     """
-    probes = {name: [Probe.of(made, inlet, weight) for inlet, weight in ways] for name, ways in made.sinks.items()}
+    every = {**made.sinks, **(made.ends if ends else {})}
+    probes = {name: [Probe.of(made, inlet, weight) for inlet, weight in ways] for name, ways in every.items()}
     rows, series = np.zeros((count, 4)), np.zeros((count, periods))
-    sinks = {name: np.zeros((count, 4)) for name in probes}
+    sinks = {name: np.zeros((count, 4)) for name in made.sinks}
     recursion = Recursion(made.shape)
     for k in range(count):
         batches = recursion.run(pace(k))
@@ -68,9 +71,9 @@ def batch_draws(
         for name, ways in probes.items():
             here = [probe.latency(Shown.of(made, batches, probe.inlet), series[k]) for probe in ways]
             if here:
-                joined = _joined(here)
-                sinks[name][k] = _summary(*joined)
-                seen.append(joined)
+                seen.append(_joined(here))
+            if here and name in sinks:
+                sinks[name][k] = _summary(*seen[-1])
         if seen:
             rows[k] = _summary(*_joined(seen))
     return rows, sinks, series

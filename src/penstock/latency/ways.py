@@ -119,10 +119,11 @@ class _Follower:
         for name, operator in network.operators.items():
             made: list[tuple[float, Array]] = []
             over: list[tuple[float, Array]] = []
-            for stream, gain in zip(network.inputs(name), self.model.gain(name), strict=True):
+            rows = zip(network.inputs(name), self.model.gain(name), self.model.ends(name), strict=True)
+            for stream, gain, ends_here in rows:
                 for delay, come in self._along(stream, out).items():
                     made.append((least[name] if operator.stateful else delay, come * gain))
-                    over.append((delay, np.where(gain > 0, 0.0, come) if network.outputs(name) else come))
+                    over.append((delay, come * ends_here))
             out[name], ended = _few(made), _few(over)
             if ended or not network.outputs(name):
                 ends[name] = ended

@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Bools
 from penstock.cluster import Cluster, base_name, hosts_by_operator
 from penstock.errors import InputError
 from penstock.network import Network, Operator
@@ -97,6 +98,14 @@ class LoadModel:
             return np.repeat(selectivity * np.array(row.counts[::-1], float)[:, None], inflow.shape[1], axis=1)
         pairs: Matrix = selectivity.sum() / 2 * (row.within or 0.0) * inflow[::-1] * growth_factor(row, inflow)
         return pairs
+
+    def ends(self, operator: str) -> Bools:
+        """Return where the tuples of an input end in an operator, array (inputs, periods).
+
+        They do where nobody reads it, and where it puts nothing out for them.
+        """
+        found: Bools = (self.gain(operator) <= 0) | (not self.network.outputs(operator))
+        return found
 
     def host_load(self, placement: Mapping[str, str], cluster: Cluster) -> Matrix:
         """Return the load of each host.
