@@ -288,6 +288,19 @@ def test_a_delay_is_not_added_to_the_wait_of_others(policy: str, far: list[float
     assert run.latency["max"] >= found.bounds["lower"]
 
 
+def test_of_equal_hosts_one_is_the_bottleneck_everywhere() -> None:
+    """Where two hosts are alike the error bar is of the one that the estimate names."""
+    network = Network.of(
+        "twins",
+        [Source(name="a"), Source(name="b")],
+        [Operator(name=f"o{s}", kind="map", inputs=(s,), cost=(0.012,), selectivity=(1.0,)) for s in "ab"],
+        [Sink(name=f"t{s}", input=f"o{s}") for s in "ab"],
+    )
+    model = load_model(network, Rates.of(1.0, {"a": [100.0] * 9, "b": [100.0] * 9}))
+    found = mace(model, Placement({"oa": "h1", "ob": "h2"}), Cluster.uniform(2))
+    assert found.error.host == found.bottleneck == "h1"
+
+
 def test_error_bar_of_the_host_that_waits_most() -> None:
     """The bar is that of the latest host, over the periods in which its backlog builds, else of the fullest one."""
     network = Network.of(

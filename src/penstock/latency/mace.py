@@ -139,7 +139,7 @@ def error_bar(
 
 
 def furthest_behind(load: Array, period: float) -> list[tuple[int, float, bool]]:
-    """Return hosts, first those with the largest backlog and then those with the largest load.
+    """Return hosts, first those with the largest backlog and then those with the largest load, of equals the first.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def furthest_behind(load: Array, period: float) -> list[tuple[int, float, bool]]
     """
     waits = cumulative_excess(load, np.ones(len(load)), period)
     found = []
-    for row in np.lexsort((load.max(axis=1), waits.max(axis=1)))[::-1].tolist():
+    for row in np.lexsort((-load.max(axis=1), -waits.max(axis=1))).tolist():
         peak = int(waits[row].argmax())
         empty = np.flatnonzero(waits[row, :peak] == 0)
         first = int(empty[-1]) + 1 if empty.size else 0
