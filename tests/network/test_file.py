@@ -325,3 +325,14 @@ def test_whole_numbers_may_be_written_with_a_point() -> None:
     assert found.sources["a"].options == {"share": "2.0"}
     with pytest.raises(InputError, match=r"operators\.j\.window\[0\]: expected a whole number, got 5\.5"):
         read([5.5, 6.0])
+
+
+def test_only_items_with_a_comment_end_their_line() -> None:
+    """A list of items means what it did as one text; behind a comment, and behind no dashes in texts, the line ends."""
+    source = {"schema": "user STRING, n INT"}
+    written = ["user", "'a--b' AS sep", "`x--y`", "n /* it's */ -- it's counted"]
+    operator = {"kind": "map", "input": "clicks", "select": written}
+    sinks = {"out": {"input": "m"}}
+    document = {"name": "n", "sources": {"clicks": source}, "operators": {"m": operator}, "sinks": sinks}
+    (found,) = parse_network(document).operators.values()
+    assert found.select == "user, 'a--b' AS sep, `x--y`, n /* it's */ -- it's counted\n"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import MapType, StringType, StructField, StructType, VariantType
 
 from penstock.cluster import SparkSettings
 from penstock.errors import InputError
@@ -19,6 +20,7 @@ from penstock.network.file import parse_network
 from penstock.spark.compile import check_network
 from penstock.spark.compile.drops import Drops
 from penstock.spark.compile.graph import Graph, drops_into, sheddable, stateful_behind
+from penstock.spark.compile.kinds import hashed
 from penstock.spark.compile.sql import split_columns
 from penstock.spark.compile.streams import passes
 from penstock.spark.run.history import History, classed, read_history, write_history
@@ -185,6 +187,14 @@ def test_items_of_a_select_list_end_where_their_text_does() -> None:
     joined = parse_network(document).operators["m"].select
     assert joined is not None
     assert split_columns(joined) == ["user", "price", "at AS t"]
+
+
+def test_what_spark_cannot_hash_is_hashed_as_text() -> None:
+    """Maps and variants, also inside others, are told by their text."""
+    inner = StructType([StructField("v", VariantType())])
+    kinds = {"k": StringType(), "m": MapType(StringType(), StringType()), "v": VariantType(), "s": inner}
+    found = hashed([StructField(name, kind) for name, kind in kinds.items()])
+    assert found == "`k`, CAST(`m` AS STRING), to_json(`v`), to_json(`s`)"
 
 
 @given(latency=st.lists(st.floats(0.0, 5000.0), min_size=1, max_size=200))

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 from sinks_kit import read_json
 
@@ -109,3 +110,11 @@ def test_a_run_in_such_a_folder_goes_on(engine: Engine, here: Path, monkeypatch:
         assert outcome.unfound == {}
         assert len(read_json(here / "out [1]")) == windows_closed
         feed(here / "one/b.json", 1)
+
+
+def test_sinks_elsewhere_keep_their_path_as_it_is_written() -> None:
+    """A path of another file system stays as it is, with the slash at its end, as runs have noted it."""
+    network = windows()
+    sinks = [attrs.evolve(sink, options={"path": "s3a://bucket/out/"}) for sink in network.sinks.values()]
+    made = Network.of("n", network.sources.values(), network.operators.values(), sinks)
+    assert {path for key, path in paths_of(made).items() if key.startswith("sinks.")} == {"s3a://bucket/out/"}

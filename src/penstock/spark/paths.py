@@ -9,7 +9,7 @@ import attrs
 
 from penstock.network import Network, Sink, Source
 from penstock.spark.shipped.deliver import is_folder
-from penstock.spark.shipped.place import absolute, place_of
+from penstock.spark.shipped.place import LOCAL, absolute, place_of, scheme_of
 
 Part = TypeVar("Part", Source, Sink)
 
@@ -27,7 +27,7 @@ def paths_of(network: Network) -> dict[str, str]:
 def uri_of(part: Source | Sink) -> str:
     """Return a folder's URI: of a source a pattern, as Spark reads it, of a sink its name."""
     path = part.options["path"]
-    return absolute(path) if isinstance(part, Source) else place_of(path).uri
+    return place_of(path).uri if isinstance(part, Sink) and scheme_of(path) in LOCAL else absolute(path)
 
 
 def settled(network: Network, but: Collection[str] = ()) -> Network:

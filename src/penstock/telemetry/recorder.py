@@ -89,7 +89,9 @@ class Recorder:
         path = self.folder / f"{self._prefix}-{self._number:06d}.jsonl"
         self._file = path.open("ab", buffering=0)
         self._files.append(path)
-        if len(self._files) > FILES:
+        sizes = [file.stat().st_size if file.exists() else 0 for file in self._files]
+        while sum(sizes) > self.each * (FILES - 1):
+            sizes.pop(0)
             self._files.popleft().unlink(missing_ok=True)
         # What is yet to come into the new file counts.
         sweep(self.folder, self._prefix, self.each * (FILES - 1))

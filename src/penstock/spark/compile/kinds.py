@@ -39,11 +39,15 @@ def _seen(frame: DataFrame) -> DataFrame:
 
 
 def hashed(fields: Sequence[StructField]) -> str:
-    """Return columns as arguments of a hash, which takes no maps."""
-    return ", ".join(
-        f"CAST({quoted(field.name)} AS STRING)" if "map<" in field.dataType.simpleString() else quoted(field.name)
-        for field in fields
-    )
+    """Return columns as arguments of a hash, which takes no maps and no variants."""
+    return ", ".join(map(_hashed, fields))
+
+
+def _hashed(field: StructField) -> str:
+    name, kind = quoted(field.name), field.dataType.simpleString()
+    if "variant" in kind:
+        return f"to_json({name})"
+    return f"CAST({name} AS STRING)" if "map<" in kind else name
 
 
 def apply(operator: Operator, inputs: Sequence[DataFrame], speed: float = 0.0, *, needed: bool = False) -> DataFrame:
