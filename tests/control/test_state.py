@@ -76,6 +76,14 @@ def test_advice_of_an_earlier_version_is_known():
     assert State.read(document).advised == {"shed": {"abc": 3.0}}
 
 
+def test_an_open_decision_of_an_earlier_version_is_known():
+    """A state that does not tell which operators have come to where they moved goes on without that."""
+    line = {"time": 3.0, "policy": "move", "decided": {"moves": [{"operator": "a", "from": "h1", "to": "h2"}]}}
+    document = State().document() | {"open": [[line, 0.5], [line, None, ["a"]]]}
+    first, second = State.read(json.loads(json.dumps(document))).open
+    assert (first.worst, first.there, second.worst, second.there) == (0.5, frozenset(), None, {"a"})
+
+
 def test_what_is_asked_for_is_as_a_file_has_it():
     """The identity of a controller's work is equal to what is read from a file, also with hosts to spare."""
     control = Control(policies=(), goals=Goals(spare=Cluster.uniform(2).spares(2)))

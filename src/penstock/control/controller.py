@@ -159,9 +159,13 @@ class Controller:
         """Let time pass until a look, and let happen what a scenario says."""
         while self._coming and self._coming[0].at <= until + 1e-9:
             due = self._coming.pop(0)
-            if not self.engine.wait(max(due.at, self.engine.now)):
+            if not self._listening(max(due.at, self.engine.now)):
                 return False
             self._happen(due.event, len(self.scenario) - len(self._coming) - 1)
+        return self._listening(until)
+
+    def _listening(self, until: float) -> bool:
+        """Let time pass until somebody asks to stop."""
         while self.engine.now + PROMPT < until and not self._stop:
             if not self.engine.wait(self.engine.now + PROMPT):
                 return False

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import attrs
 
 from penstock.control.decision import seen_of
@@ -65,3 +68,9 @@ class Open:
     def document(self) -> list[object]:
         """Return it for the state file."""
         return [self.line, self.worst, sorted(self.there)]
+
+    @classmethod
+    def read(cls, row: Sequence[Any]) -> Open:
+        """Return what `document` wrote; earlier versions did not tell which operators have come."""
+        line, worst, *there = row
+        return cls(line, worst, frozenset(there[0] if there else ()))

@@ -104,7 +104,7 @@ class State:
             draining=frozenset(document["draining"]),
             decisions=document["decisions"],
             moves=tuple(document["moves"]),
-            open=tuple(Open(line, worst, frozenset(there)) for line, worst, there in document["open"]),
+            open=tuple(map(Open.read, document["open"])),
             journal=tuple((row[0], row[1]) for row in document["journal"]),
         )
 

@@ -90,12 +90,14 @@ def mace(
     worst = float(series.max(initial=0.0))
     used = {name: float(row.max(initial=0.0)) for name, row in lower.items()}
     busy = dict(zip(names, (load / capacity[:, None]).max(axis=1, initial=0.0), strict=True))
-    bottleneck = max(sorted(used), key=lambda name: (used[name], busy.get(name, 0.0)))
     peaks = {name: float(row.max(initial=0.0)) for name, row in waits.items()}
+    # Where nothing waits, delays say nothing of a host.
+    late = used if any(peaks.values()) else {}
+    bottleneck = max(sorted(used), key=lambda name: (late.get(name, 0.0), busy.get(name, 0.0)))
     printed = max(peak + ways.longest.get(name, 0.0) for name, peak in peaks.items())
     proved = upper_bounds(model, placement, cluster, peaks)
     service = 2 * service_times(network, placement, cluster)
-    late = {name: _late(ways, name, waits) for name in network.sinks}
+    at_sinks = {name: _late(ways, name, waits) for name in network.sinks}
     notes: tuple[str, ...] = NOTES
     if len({placement[name] for name in placement}) > 1:
         notes += ("backlog that forms on one host after another adds up: see the model pipelined",)
@@ -104,12 +106,12 @@ def mace(
         period=model.period,
         total=Quantiles.of(series),
         units="periods",
-        tuples=Quantiles.over(late.values()),
+        tuples=Quantiles.over(at_sinks.values()),
         series=series,
         bottleneck=bottleneck,
         excess=dict(zip(names, excess, strict=True)),
         links={name: row for name, (row, _) in links.items()},
-        sinks={name: Quantiles.of(*row) for name, row in late.items()},
+        sinks={name: Quantiles.of(*row) for name, row in at_sinks.items()},
         bounds={"lower": worst, "printed": printed + model.period + service, **attrs.asdict(proved)},
         error=error_bar(model, placement, cluster, statistics),
         notes=notes,

@@ -123,7 +123,8 @@ class _Follower:
             for stream, gain, ends_here in rows:
                 for delay, come in self._along(stream, out).items():
                     made.append((least[name] if operator.stateful else delay, come * gain))
-                    over.append((delay, come * ends_here))
+                    if ends_here.any():
+                        over.append((delay, come * ends_here))
             out[name], ended = _few(made), _few(over)
             if ended or not network.outputs(name):
                 ends[name] = ended

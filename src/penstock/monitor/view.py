@@ -157,10 +157,9 @@ class View:
             with self.lock:
                 if setting is not self.setting:
                     return  # it changed meanwhile: what was expected is of what was there before
+                self.revision += wrong != self._wrong  # a note says so
                 self._expected, self._expected_from, self._wrong = found, begin, wrong
                 self.board.changed = self.board.first
-                if wrong is not None:
-                    self.revision += 1  # a note says so
 
         return work
 
