@@ -159,12 +159,12 @@ class Controller:
         """Let time pass until a look, and let happen what a scenario says."""
         while self._coming and self._coming[0].at <= until + 1e-9:
             due = self._coming.pop(0)
-            if not self._listening(max(due.at, self.engine.now)):
+            if not self._pass(max(due.at, self.engine.now)):
                 return False
             self._happen(due.event, len(self.scenario) - len(self._coming) - 1)
-        return self._listening(until)
+        return self._pass(until)
 
-    def _listening(self, until: float) -> bool:
+    def _pass(self, until: float) -> bool:
         """Let time pass until somebody asks to stop."""
         while self.engine.now + PROMPT < until and not self._stop:
             if not self.engine.wait(self.engine.now + PROMPT):
@@ -358,11 +358,14 @@ def drained(given: Document) -> Proposing:
         stuck = [name for name in left if now.seen.moving.isdisjoint(now.together({name: ""}))]
         if stuck:
             raise Infeasible(f"no other host can take {stuck[0]!r}: they lack memory, or have a copy of it")
+        expected = {"worst": now.worst(now.where(moves))} if now.ready else {}
+        if moves:
+            expected["pause"] = now.goals.pause
         return Proposal(
             policy="drain",
             plan=Plan(placement=moves),
             why=f"{host} is to become empty: {counted(len(moves), 'operator')} to leave",
-            expected={**({"worst": now.worst(now.where(moves))} if now.ready else {}), "pause": now.goals.pause},
+            expected=expected,
             drain=(host,),
             asked=True,
             dry=bool(given.get("dry")),

@@ -245,8 +245,8 @@ class Folder:
             token = (self.path / "token").read_text().strip()
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", file=str(self.path / "token")) from None
-        every = ((self.read() or {}).get("status") or {}).get("every", 0.0)
-        patience = max(patience, 2 * every)
+        with contextlib.suppress(InputError, AttributeError, TypeError):  # a damaged state tells nothing of its looks
+            patience = max(patience, 2 * ((self.read() or {}).get("status") or {}).get("every", 0.0))
         identity = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
         request = self.path / "requests" / f"{identity}.json"
         _replace(request, json.dumps({**given, "kind": kind, "token": token}))

@@ -18,7 +18,7 @@ def find_arrivals(batches: Batches) -> Array:
 
     Those that the batch took, and by how much those that wait there have grown. The first batch's are what it took.
     """
-    lag = batches.source_lag if batches.source_rows.size else batches.lag[None, :]
+    lag = batches.lag_by_source
     grown = np.diff(lag, prepend=lag[:, :1])
     return np.asarray(np.maximum(batches.by_source + np.nan_to_num(grown), 0.0))
 

@@ -85,8 +85,7 @@ def find_limit(batches: Batches, arrivals: Array) -> Limit | None:
         Rows that came before each batch, shape ``(sources, batches)``.
     """
     rows, came = batches.by_source, arrivals.sum(axis=1)
-    lag = batches.source_lag if batches.source_rows.size else batches.lag[None, :]
-    found = [_limit_of(number, *each) for number, each in enumerate(zip(rows, lag, strict=True))]
+    found = [_limit_of(number, *each) for number, each in enumerate(zip(rows, batches.lag_by_source, strict=True))]
     told = [one for one in found if one is not None and came[one.source] > 0]
     whole = [attrs.evolve(one, rows=one.own * came.sum() / came[one.source]) for one in told]
     return min(whole, key=lambda one: one.rows, default=None)

@@ -90,6 +90,11 @@ class Batches:
         """Input rows by source, shape ``(sources, batches)``; where no source is told, all as of one."""
         return self.source_rows if self.source_rows.size else self.rows[None, :]
 
+    @property
+    def lag_by_source(self) -> Array:
+        """Rows that waited, shape ``(sources, batches)``, as of `by_source`; NaN where a source does not tell."""
+        return self.source_lag if self.source_rows.size else self.lag[None, :]
+
     def take(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> Batches:
         """Return some of the batches: by a mask, or by their indices in the wanted order."""
         changes: dict[str, object] = {}

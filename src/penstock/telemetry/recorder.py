@@ -15,7 +15,7 @@ from penstock.files import Document
 from penstock.telemetry.leftovers import sweep
 
 FILES = 8
-"""Files that are kept; the oldest goes when a new one begins."""
+"""Into so many files the events of one application are divided that are kept; the oldest goes where room is short."""
 
 
 class Recorder:

@@ -32,10 +32,10 @@ from penstock.spark.compile.sources import positioned, shared_with, topics_said
 from penstock.spark.compile.sql import message_options, quoted
 from penstock.spark.compile.writing import written_by_spark
 from penstock.spark.hosts.sessions import id_of
+from penstock.spark.paths import uri_of
 from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.native import marked
-from penstock.spark.shipped.place import place_of
 from penstock.spark.shipped.spec import LogExit, Metrics, Origin, SinkExit, WriterSpec
 from penstock.units import spark_interval
 from penstock.workload import nexmark
@@ -236,7 +236,7 @@ class _Compiler:
         options, shape = dict(sink.options), self.deployment.schemas[stream.writer]
         if sink.format in FILES:
             # The host has another current folder.
-            options["path"] = place_of(options["path"]).uri
+            options["path"] = uri_of(sink)
         elif sink.format == "kafka":
             options = {**shared_with(options, self.deployment.messages), **message_options(sink, shape.names)}
         return SinkExit(sink.name, seen, columns, sink.format, options, label, shape.json())
