@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, VariantType
 
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.latency.fragments import own_plan
 from penstock.network import Operator
 from penstock.spark.compile.functions import keeps_rows, load_function
+from penstock.spark.compile.shapes import types_in
 from penstock.spark.compile.sql import STAR, bracketed, condition, literal, quoted, split_columns, spread, starless
 from penstock.spark.shipped import ENVELOPE, LANE, PLACE
 from penstock.spark.shipped.python_step import wrap_python
@@ -44,10 +45,10 @@ def hashed(fields: Sequence[StructField]) -> str:
 
 
 def _hashed(field: StructField) -> str:
-    name, kind = quoted(field.name), field.dataType.simpleString()
-    if "variant" in kind:
+    name = quoted(field.name)
+    if any(isinstance(kind, VariantType) for kind in types_in(field.dataType)):
         return f"to_json({name})"
-    return f"CAST({name} AS STRING)" if "map<" in kind else name
+    return f"CAST({name} AS STRING)" if "map<" in field.dataType.simpleString() else name
 
 
 def apply(operator: Operator, inputs: Sequence[DataFrame], speed: float = 0.0, *, needed: bool = False) -> DataFrame:

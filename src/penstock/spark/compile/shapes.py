@@ -63,7 +63,7 @@ def check_types(fields: Sequence[StructField], at: str) -> None:
             # What Spark has no Arrow type for, and what Arrow itself does not take, as keys that are all null.
             hint = "cast it, e.g. to STRING or INT"
             raise InputError(f"the column {_shown(field)} cannot leave Spark", at=at, hint=hint) from None
-        instead = next(filter(None, map(_instead, _kinds(field.dataType))), None)
+        instead = next(filter(None, map(_instead, types_in(field.dataType))), None)
         if instead is not None:
             raise InputError(f"the column {_shown(field)} cannot leave Spark", at=at, hint=instead)
 
@@ -78,7 +78,7 @@ def check_file(sink: Sink, shape: StructType) -> None:
             hint='put a map before it: select = "concat_ws(…) AS value"',
         )
     for field in shape.fields:
-        if any(isinstance(kind, UNWRITTEN.get(sink.format or "", ())) for kind in _kinds(field.dataType)):
+        if any(isinstance(kind, UNWRITTEN.get(sink.format or "", ())) for kind in types_in(field.dataType)):
             raise InputError(
                 f"{sink.format} cannot hold the column {_shown(field)}",
                 at=at,
@@ -107,15 +107,15 @@ def _instead(kind: DataType) -> str | None:
     return None
 
 
-def _kinds(kind: DataType) -> Iterator[DataType]:
+def types_in(kind: DataType) -> Iterator[DataType]:
     """Return a type and those of its parts."""
     yield kind
     match kind:
         case ArrayType():
-            yield from _kinds(kind.elementType)
+            yield from types_in(kind.elementType)
         case MapType():
-            yield from _kinds(kind.keyType)
-            yield from _kinds(kind.valueType)
+            yield from types_in(kind.keyType)
+            yield from types_in(kind.valueType)
         case StructType():
             for field in kind.fields:
-                yield from _kinds(field.dataType)
+                yield from types_in(field.dataType)
