@@ -278,6 +278,17 @@ def test_two_bursts_agree_or_not() -> None:
     assert list(missing.apart) == ["h2"]
 
 
+def test_a_job_that_was_held_up_changes_no_slope() -> None:
+    """One job among three that stood still for a second leaves the cost as it is, and is told as unrest."""
+    steady = Slope.between([0.10, 0.11, 0.10], [0.50, 0.51, 0.50], 200, 1000)
+    assert steady.mean == pytest.approx(0.0005)
+    assert steady.tuples == 3000
+    for lows, highs in (([0.10, 1.11, 0.10], [0.50, 0.51, 0.50]), ([0.10, 0.11, 0.10], [0.50, 1.51, 0.50])):
+        held_up = Slope.between(lows, highs, 200, 1000)
+        assert held_up.mean == pytest.approx(0.0005, rel=0.03)
+        assert held_up.spread > 100 * steady.spread
+
+
 def test_a_cost_below_the_resolution_is_told_as_such() -> None:
     """A cost is what remains without reading, and one that noise would give as well lies below the resolution."""
     cost, error, least = told_apart(

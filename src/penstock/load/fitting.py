@@ -59,6 +59,16 @@ class Slope:
     tuples: int = 0
 
     @classmethod
+    def between(cls, lows: Sequence[float], highs: Sequence[float], small: float, large: float) -> Slope:
+        """Return the slope between what jobs of two sizes took (s), each as often.
+
+        One that was held up changes little.
+        """
+        apart = large - small
+        spread = float(np.std(np.subtract(highs, lows), ddof=1)) / math.sqrt(len(lows))
+        return cls((float(np.median(highs)) - float(np.median(lows))) / apart, spread / apart, round(len(lows) * large))
+
+    @classmethod
     def mixed(cls, parts: Sequence[tuple[Slope, float]]) -> Slope:
         """Return the slope of a mix of tuples: slopes with their shares."""
         spread = math.sqrt(sum((share * slope.spread) ** 2 for slope, share in parts))

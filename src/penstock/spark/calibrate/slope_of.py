@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 
 import attrs
-import numpy as np
 from pyspark.sql import DataFrame
 
 from penstock.load.fitting import Slope
 
 SPREAD = 5
 """Sizes of a slope are at least this many times apart."""
+
+FEWEST, ENOUGH, ROUGH = 3, 5, 0.3
+"""Repetitions that a slope takes at least, those that it takes where it is unsure, and the relative error that is."""
 
 
 @attrs.frozen
@@ -64,12 +65,15 @@ def slope_of(
         large = min(limit, large * min(max(growth, 2.0), 20.0))
         if large > total:
             large = total * max(1, round(large / total))
-    slopes: list[float] = []
+    lows: list[float] = []
+    highs: list[float] = []
     while True:
-        low, high = spend(small), spend(large)
-        slopes.append((high - low) / (large - small))
-        if len(slopes) >= 3:
-            mean = float(np.mean(slopes))
-            spread = float(np.std(slopes, ddof=1)) / math.sqrt(len(slopes))
-            if spread <= wish.error * abs(mean) or time.perf_counter() - begin > wish.budget:
-                return Slope(mean, spread, round(len(slopes) * large))
+        lows.append(spend(small))
+        highs.append(spend(large))
+        if len(lows) < FEWEST:
+            continue
+        slope = Slope.between(lows, highs, small, large)
+        # Whoever is this unsure goes on a little beyond the time.
+        enough = len(lows) >= ENOUGH or slope.spread <= ROUGH * abs(slope.mean)
+        if slope.spread <= wish.error * abs(slope.mean) or (enough and time.perf_counter() - begin > wish.budget):
+            return slope
