@@ -64,10 +64,26 @@ def test_a_busy_host_works_off_what_batches_as_long_as_the_bound_allows_do():
     assert now.usable == pytest.approx([1 - 0.3 / longest] * 2)
     slow = having(now, triggers={"h1": 6.0, "h2": 0.0})
     assert slow.usable == pytest.approx([1 - 0.3 / 6.0, 1 - 0.3 / longest])
-    late = having(now, hosts={"h1": HostSeen(overhead=2.0), "h2": HostSeen()})
+    late = having(now, hosts={"h1": HostSeen(overhead=2.0), "h2": HostSeen(overhead=0.0)})
     assert late.usable == pytest.approx([1 - 2.0 / (SHORT * 2.0), 1.0])
-    slower = having(now, hosts={"h1": HostSeen(overhead=0.9), "h2": HostSeen()})
+    slower = having(now, hosts={"h1": HostSeen(overhead=0.9), "h2": HostSeen(overhead=0.0)})
     assert slower.usable == pytest.approx([0.5, 1.0])
+
+
+def test_a_host_without_queries_has_no_more_room_for_it():
+    """Batches where none was seen yet are as long as one of those of the other hosts, and nothing moves for less."""
+    now = moment(two_queries(), TOGETHER, stepped((20, 50.0)), 3, microbatch=MicroBatch(trigger=0.5, overhead=0.1))
+    units = tuple(
+        UnitSeen(name=f"cheap{q}", operators=(f"cheap{q}", f"dear{q}"), host="h1") for q in (1, 2)
+    )  # fmt: skip
+    free = having(now, units=units, hosts={"h1": HostSeen(overhead=0.4), "h2": HostSeen(), "h3": HostSeen()})
+    assert free.fixed == pytest.approx([0.4, 0.2, 0.2])
+    longest = BATCH * now.goals.bound
+    assert free.usable == pytest.approx([1 - 0.4 / longest, 1 - 0.2 / longest, 1 - 0.2 / longest])
+    one = having(free, units=units[:1], hosts={"h1": HostSeen(overhead=0.4)})
+    assert one.fixed == pytest.approx([0.4] * 3)
+    nobody = having(free, hosts={})
+    assert nobody.fixed == pytest.approx([0.0] * 3)
 
 
 def test_queries_of_a_host_share_its_cores():
@@ -77,7 +93,7 @@ def test_queries_of_a_host_share_its_cores():
         UnitSeen(name=f"cheap{q}", operators=(f"cheap{q}", f"dear{q}"), host="h1") for q in (1, 2)
     )  # fmt: skip
     longest = BATCH * now.goals.bound
-    both = having(now, units=units, hosts={"h1": HostSeen(overhead=0.4), "h2": HostSeen()})
+    both = having(now, units=units, hosts={"h1": HostSeen(overhead=0.4), "h2": HostSeen(overhead=0.0)})
     assert both.usable == pytest.approx([1 - 0.4 / longest, 1.0])
     wide = Cluster.of([Host(name="h1", capacity=2, cores=2), Host(name="h2")])
     assert attrs.evolve(both, seen=attrs.evolve(both.seen, cluster=wide)).usable == pytest.approx(

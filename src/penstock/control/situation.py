@@ -126,13 +126,19 @@ class Situation:
 
     @cached_property
     def fixed(self) -> Floats:
-        """Seconds of the batches of each of ``hosts`` besides their tuples, array (hosts,)."""
-        queries = Counter(unit.host for unit in self.seen.units)  # as many run at once as there are cores
-        found = []
-        for name in self.hosts:
-            cores, seen = self.seen.cluster.hosts[name].cores, self.seen.hosts.get(name)
-            found.append(0.0 if seen is None else (seen.overhead or 0.0) / min(cores, queries.get(name, 1)))
-        return np.array(found)
+        """Seconds of the batches of each of ``hosts`` besides their tuples, array (hosts,).
+
+        Where nobody has seen them, as on a host that has nothing to do, they will be as long as on the others.
+        """
+        queries = Counter(unit.host for unit in self.seen.units)
+        count = np.array([max(1, queries[name]) for name in self.hosts])
+        seen = [self.seen.hosts.get(name) for name in self.hosts]
+        known = np.array([np.nan if row is None or row.overhead is None else row.overhead for row in seen]) / count
+        told = ~np.isnan(known)
+        each = np.where(told, known, known[told].mean() if told.any() else 0.0)
+        # As many run at once as there are cores.
+        found: Floats = each * count / np.minimum([self.seen.cluster.hosts[name].cores for name in self.hosts], count)
+        return found
 
     @cached_property
     def hops(self) -> int:
