@@ -747,3 +747,12 @@ def test_messages_without_a_mark_are_nobodys() -> None:
     assert row_of(Message([("penstock", b"run-ab:1:2:3")], None), "run-a") is None
     assert row_of(Message([("penstock", b"run-a:-1:2:-3")], b"x"), "run-a") == Row(0, 5, -1, 2, 9, 0)
     assert row_of(Message(None, b"run-a:1:2:3"), "run-a") == Row(0, 5, 1, 2, 9, 0)
+
+
+def test_names_of_any_letters_mark_rows() -> None:
+    """What a sink or operator is called may take more bytes than letters."""
+    message: Any = SimpleNamespace(
+        headers=lambda: [("penstock", "run-größe:1:2:3".encode())], key=lambda: None,
+        partition=lambda: 0, offset=lambda: 5, timestamp=lambda: (1, 9),
+    )  # fmt: skip
+    assert row_of(message, "run-größe") == Row(0, 5, 1, 2, 9, 0)

@@ -72,10 +72,10 @@ def row_of(message: Consumed, label: str) -> Row | None:
     The mark is the header of that name, or where there is none the key.
     """
     headers = dict(message.headers() or ())
-    mark = headers.get(HEADER, message.key())
-    if mark is None or not mark.startswith(label.encode() + b":"):
+    mark, mine = headers.get(HEADER, message.key()), label.encode() + b":"
+    if mark is None or not mark.startswith(mine):
         return None
-    lane, position, _ = mark[len(label) + 1 :].split(b":")
+    lane, position, _ = mark[len(mine) :].split(b":")
     stimulus = int(headers.get(STIMULUS, b"0"))
     return Row(message.partition(), message.offset(), int(lane), int(position), message.timestamp()[1], stimulus)
 
