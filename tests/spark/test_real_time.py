@@ -44,7 +44,7 @@ from penstock.spark.run.follow import Answers, Follower
 from penstock.spark.run.meter import Known, Meter, repeated_of
 from penstock.spark.run.moments import MOMENTS, Moments
 from penstock.spark.run.outcome import read_batch, read_latency
-from penstock.spark.run.prompt import PromptRunner, publish, recount_prompt
+from penstock.spark.run.prompt import PromptRunner, end_left, publish, recount_prompt
 from penstock.spark.shipped.place import Place, place_of
 from penstock.spark.shipped.told import manifest_of, report_of
 from penstock.spark.shipped.turn import BUCKETS, EVER, RECENT, knob, listed
@@ -236,12 +236,73 @@ def test_a_query_begins_in_empty_folders_unless_a_batch_is_noted(tmp_path: Path,
             (checkpoint / name).replace(b"v1")
     if died == "later":
         manifest_of(Place(str(tmp_path)), "q", 0).replace(b"{}")
-    query: Any = SimpleNamespace(name="q", spec=SimpleNamespace(folder=Place(str(tmp_path)), checkpoint=checkpoint))
+    query = written(tmp_path)
     recount_prompt(query)
     left = [name for name in ("commits", "state") if (checkpoint / name).exists()]
     assert left == (["commits", "state"] if died == "later" else [])
     assert (checkpoint / "offsets").numbers() == ([0] if died == "later" else [])
     assert (checkpoint / "sources" / "0" / "0").exists()
+
+
+def written(folder: Path) -> Any:
+    """Return a query in real-time mode as far as it is looked after by files."""
+    place = Place(str(folder))
+    spec = SimpleNamespace(folder=place, query="q", checkpoint=place / "checkpoints" / "q", host="h1")
+    spec.observations, spec.origins, spec.stateful = {"pass0": {"s->q": (0, 1)}}, (), ()
+    return SimpleNamespace(name="q", spec=spec)
+
+
+def end_batches(query: Any, *numbers: int) -> None:
+    """Leave what Spark leaves of batches, one a minute."""
+    for number in numbers:
+        line = json.dumps({"batchTimestampMs": 60_000 * number})
+        (query.spec.checkpoint / "offsets" / str(number)).replace(f"v1\n{line}".encode())
+        (query.spec.checkpoint / "commits" / str(number)).replace(b"v1\n{}")
+
+
+def test_a_query_that_went_on_alone_for_long_keeps_its_place(tmp_path: Path) -> None:
+    """Where nobody has counted more batches than Spark keeps it goes on from the oldest, whose counts are not known."""
+    query = written(tmp_path)
+    end_batches(query, *range(150, 251))
+    manifest_of(query.spec.folder, "q", 50).replace(b"{}")
+    recount_prompt(query)
+    # Spark asks for the batch before the last as well.
+    assert (query.spec.checkpoint / "offsets").numbers() == (query.spec.checkpoint / "commits").numbers() == [150, 151]
+    batch = read_batch(query.spec.folder, "q", 151)
+    assert (batch.known, batch.span, batch.start) == (False, None, 9060.0)
+    end_batches(query, 152, 153)
+    recount_prompt(query)
+    assert (query.spec.checkpoint / "offsets").numbers() == [150, 151]
+
+
+def test_what_a_query_that_went_on_alone_has_counted_is_kept(tmp_path: Path) -> None:
+    """A query that outlived its penstock, on a host elsewhere or a kept one, tells of its batches and is ended."""
+    query, ended = written(tmp_path), []
+    end_batches(query, *range(3))
+
+    def told(number: int) -> Any:
+        return SimpleNamespace(
+            batchId=number, timestamp="1970-01-01T00:00:09.000Z", durationMs={"addBatch": 1, "triggerExecution": 2000},
+            observedMetrics={"pass0": {"arrived": 10 + number, "dropped": number}}, numInputRows=9, stateOperators=[],
+            eventTime={}, sources=[],
+        )  # fmt: skip
+
+    def run(name: str) -> Any:
+        return SimpleNamespace(name=name, recentProgress=[*map(told, range(1, 4))], stop=lambda: ended.append(name))
+
+    session = SimpleNamespace(streams=SimpleNamespace(active=[run("q"), run("others")]))
+    hosts: Any = {
+        name: SimpleNamespace(pid=pid, session=lambda known: session if known == "s1" else None)
+        for name, pid in (("far", None), ("kept", 7))
+    }
+    assert end_left(hosts, {"gone": "s0"}, ["q"]) == {}
+    assert [*end_left(hosts, {"far": "s1"}, ["q"])] == [*end_left(hosts, {"kept": "s1"}, ["q"])] == ["q"]
+    assert ended == ["q", "q"]
+    manifest_of(query.spec.folder, "q", 0).replace(b"{}")
+    recount_prompt(query, end_left(hosts, {"kept": "s1"}, ["q"])["q"])
+    assert (query.spec.checkpoint / "offsets").numbers() == [0, 1, 2]
+    assert read_batch(query.spec.folder, "q", 2).counts == {"s->q": (12, 2)}
+    assert not manifest_of(query.spec.folder, "q", 3).exists()
 
 
 def test_a_run_that_ends_with_a_query_that_has_failed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

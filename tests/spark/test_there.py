@@ -21,8 +21,9 @@ from penstock.spark.hop.rows import Row, RowTopic, held
 from penstock.spark.left import claimed
 from penstock.spark.run import Engine
 from penstock.spark.run import prompt as prompt_module
+from penstock.spark.run.between import SLACK
 from penstock.spark.run.folder import claim, note
-from penstock.spark.run.prompt import SLACK, PromptRunner
+from penstock.spark.run.prompt import PromptRunner
 from penstock.spark.shipped import LANE, POSITION
 
 LANES, FIRST, COUNT = (-(1 << 63), 7), (1 << 40) + 5, 150_000

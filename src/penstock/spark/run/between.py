@@ -14,11 +14,17 @@ from penstock.spark.compile import Deployment, PromptQuery, Query
 from penstock.spark.compile.graph import Graph
 from penstock.spark.compile.sources import topics_named
 from penstock.spark.hop.rows import RowTopic
+from penstock.spark.left import claimed
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets, topic_offsets
 from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.spec import WriterSpec
+from penstock.spark.shipped.told import manifest_of
 
 KEPT = 600.0
 """How long (s) rows between queries stay, at least, where a query may ask what it has written."""
+
+SLACK = 60_000
+"""How far (ms) the clocks of hosts and brokers may be apart."""
 
 MOST = 1_000_000
 """Rows of a topic that are looked at to learn from them, at most."""
@@ -61,6 +67,30 @@ def rows_between(deployment: Deployment, queries: Sequence[Query]) -> dict[str, 
             visible, stimulus = np.array(rows, float).reshape(-1, 2).T
             found[way.name] = visible, stimulus
     return found
+
+
+def noted(query: Query) -> int:
+    """Return the last ended batch that a query in real-time mode does not do again: its counts are known, or lost.
+
+    A query that went on without penstock may have ended more batches than Spark keeps the offsets of: it goes on from
+    the oldest, for which Spark asks for the one before as well.
+    """
+    checkpoint = query.spec.checkpoint
+    ended, there = begun_and_ended(checkpoint)[1], {*(checkpoint / "offsets").numbers()}
+    while ended >= 0 and not manifest_of(query.spec.folder, query.name, ended).exists():
+        if ended > 1 and ended - 2 not in there:
+            break
+        ended -= 1
+    return ended
+
+
+def begun(spec: WriterSpec, ended: int) -> int:
+    """Return since when (ms since 1970) topics may have rows of a query that came after a batch of it."""
+    if ended >= 0:
+        found = int(offsets(spec.checkpoint, ended)[0]["batchTimestampMs"])
+    else:
+        found = int(1000 * (claimed(spec.folder.path) or {}).get("made", 0.0))
+    return max(0, found - SLACK)
 
 
 def clean_topics(deployment: Deployment, queries: Sequence[Query]) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -52,6 +52,8 @@ from penstock.spark.shipped.place import Place, place_of
 from penstock.workload import Rates
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
     from penstock.files import Document
     from penstock.spark.hosts.base import SparkHost
 
@@ -315,15 +317,16 @@ class Engine:
         for name in sorted({unit.host for unit in claim.units} & self.hosts.keys()):
             if self.hosts[name].pid is None:
                 probe(deployment.place, name, self.sessions[name])
+        told: dict[str, Sequence[StreamingQueryProgress]] = {}
         if deployment.real_time:
             if not adopt:
-                end_left(self.hosts, noted_sessions(deployment.folder), [unit.name for unit in claim.units])
+                told = end_left(self.hosts, noted_sessions(deployment.folder), [unit.name for unit in claim.units])
             note_sessions(deployment.place, self.sessions)
         tell("compiling", 0.0)
         if claim.grown is not None:
             deployment = self._grown(deployment, claim.grown)
         system = System(deployment, claim, self.hosts, self.sessions, prompt=prompt, speed=self.speeds.now)
-        system.prepare(adopt=adopt)
+        system.prepare(told, adopt=adopt)
         system.gone = gone_from(system.deployment, system.queries)
         fold(system.deployment, system.queries, keep=LEFT)
         return system

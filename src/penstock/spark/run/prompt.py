@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -20,7 +20,8 @@ from penstock.errors import EngineError, InputError, PenstockError
 from penstock.spark.compile import LEFT, PromptQuery
 from penstock.spark.compile.sources import may_lose
 from penstock.spark.hop.rows import Held, RowTopic, held
-from penstock.spark.left import claimed
+from penstock.spark.hosts.embedded import EmbeddedHost
+from penstock.spark.run.between import begun, noted
 from penstock.spark.run.gaps import gaps_of
 from penstock.spark.run.reports import launch, short
 from penstock.spark.run.runner import Runner
@@ -30,16 +31,13 @@ from penstock.spark.run.usage import Usage
 from penstock.spark.shipped.checkpoint import begun_and_ended, clear_unnoted, forget_batch, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import save
-from penstock.spark.shipped.spec import WriterSpec
 from penstock.spark.shipped.told import manifest_of, report_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from penstock.spark.hosts.base import SparkHost
-
-SLACK = 60_000
-"""How far (ms) the clocks of hosts and brokers may be apart."""
 
 PATIENCE = 120.0
 """How long (s) a query that ends may go over what Spark has not reported."""
@@ -131,7 +129,7 @@ class PromptRunner(Runner):
     def there(self) -> list[dict[int, Held]]:
         """Return what the topic of each way holds of the rows that the query would write again."""
         spec = self.query.spec
-        since, found = _begun(spec), []
+        since, found = begun(spec, begun_and_ended(spec.checkpoint)[1]), []
         for way in self.query.messages.ways:
             with RowTopic(self.client, way.topic, way.label) as topic:
                 # Rows of a lane are in one partition, unless it is the user's topic, with the user's keys.
@@ -245,7 +243,7 @@ def _taking(session: SparkSession) -> Iterator[None]:
 
 
 def publish(query: PromptQuery, number: int, busy: float | None = None, since: float | None = None) -> float:
-    """Write the manifest of a batch that Spark has reported: readers of a run's folder know batches by it.
+    """Write the manifest of a batch: readers of a run's folder know batches by it, also those whose report is lost.
 
     Parameters
     ----------
@@ -261,7 +259,11 @@ def publish(query: PromptQuery, number: int, busy: float | None = None, since: f
         When it ended (s since 1970).
     """
     spec = query.spec
-    report = json.loads(report_of(spec.folder, query.name, number).read())
+    try:
+        report = json.loads(report_of(spec.folder, query.name, number).read())
+    except FileNotFoundError:
+        start = offsets(spec.checkpoint, number)[0]["batchTimestampMs"] / 1000
+        report = {"start": start, "duration": 0.0, "counts": {}}
     end = report["start"] + report["duration"]
     content = {
         "batch": number,
@@ -278,32 +280,35 @@ def publish(query: PromptQuery, number: int, busy: float | None = None, since: f
     return float(end)
 
 
-def _begun(spec: WriterSpec) -> int:
-    """Return since when (ms since 1970) topics may have what the checkpoint of a query does not note as done."""
-    ended = begun_and_ended(spec.checkpoint)[1]
-    if ended >= 0:
-        begun = int(offsets(spec.checkpoint, ended)[0]["batchTimestampMs"])
-    else:
-        begun = int(1000 * (claimed(spec.folder.path) or {}).get("made", 0.0))
-    return max(0, begun - SLACK)
+def recount_prompt(query: PromptQuery, told: Sequence[StreamingQueryProgress] = ()) -> None:
+    """Let Spark do again what it has not told the counts of: the topics say what is there already.
 
-
-def recount_prompt(query: PromptQuery) -> None:
-    """Let Spark do again what it has not told the counts of: the topics say what is there already."""
+    Parameters
+    ----------
+    told
+        What it has reported and nobody has kept.
+    """
     spec = query.spec
+    ended = begun_and_ended(spec.checkpoint)[1]
+    for progress in told:
+        if progress.batchId <= ended and not manifest_of(spec.folder, query.name, progress.batchId).exists():
+            save(progress, spec)
     for number in (spec.folder / "progress" / query.name).numbers():
         if not manifest_of(spec.folder, query.name, number).exists():
             publish(query, number)
-    ended = begun_and_ended(spec.checkpoint)[1]
-    while ended >= 0 and not manifest_of(spec.folder, query.name, ended).exists():
-        forget_batch(spec.checkpoint, ended)
-        ended -= 1
+    last = noted(query)
+    for number in range(ended, last, -1):
+        forget_batch(spec.checkpoint, number)
+    if last >= 0 and not manifest_of(spec.folder, query.name, last).exists():
+        publish(query, last)
     # In real-time mode a batch is noted once it has ended, beside its commit.
     clear_unnoted(spec.checkpoint)
 
 
-def end_left(hosts: Mapping[str, SparkHost], sessions: Mapping[str, str], names: Collection[str]) -> None:
-    """End queries that a penstock that was killed has left running on hosts elsewhere.
+def end_left(
+    hosts: Mapping[str, SparkHost], sessions: Mapping[str, str], names: Collection[str]
+) -> dict[str, Sequence[StreamingQueryProgress]]:
+    """End queries that a penstock that was killed has left running on hosts that outlived it.
 
     Parameters
     ----------
@@ -311,11 +316,19 @@ def end_left(hosts: Mapping[str, SparkHost], sessions: Mapping[str, str], names:
         Its sessions by host.
     names
         Of the units.
+
+    Returns
+    -------
+    dict
+        By unit, what Spark reported of its last batches.
     """
+    told: dict[str, Sequence[StreamingQueryProgress]] = {}
     for name, session in sessions.items():
-        if name in hosts and hosts[name].pid is None:
+        if name in hosts and not isinstance(hosts[name], EmbeddedHost):
             # A session that is gone has none.
             with contextlib.suppress(PenstockError, PySparkException):
                 for query in hosts[name].session(session).streams.active:
                     if query.name in names:
+                        told[query.name] = query.recentProgress
                         query.stop()
+    return told

@@ -34,6 +34,7 @@ from penstock.spark.shipped.gate import owner_of, take_over
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from penstock.spark.hosts.base import SparkHost
 
@@ -127,9 +128,10 @@ class System:
         """The units on hosts that are there."""
         return [name for name, unit in [*self.units.items()] if unit.host in self.sessions]
 
-    def prepare(self, *, adopt: bool = False) -> None:
+    def prepare(self, told: Mapping[str, Sequence[StreamingQueryProgress]], *, adopt: bool = False) -> None:
         """Compile all units, each host its own, and let them deliver; ``adopt`` those that an earlier penstock left.
 
+        Of those that were ended Spark has ``told`` what they did last.
         Units of a host that is gone are compiled on another, so that it is known what they read; they start later.
         """
         there = sorted(self.sessions)
@@ -147,7 +149,7 @@ class System:
         def work(host: str) -> None:
             for unit in mine[host]:
                 if not (adopt and unit.host == host and self._adopt(unit, noted)):
-                    self.deliver(self.compile(unit.on(host)), unit)
+                    self.deliver(self.compile(unit.on(host)), unit, told.get(unit.name, ()))
 
         with ThreadPoolExecutor(max(1, len(mine))) as pool:
             list(pool.map(work, mine))
@@ -174,7 +176,7 @@ class System:
         given = {stream.writer for name in unit.fragment.operators for stream in inputs(name)}
         return noted.differs(self.deployment.pace, unit.host, given)
 
-    def deliver(self, query: Query, unit: Unit) -> None:
+    def deliver(self, query: Query, unit: Unit, told: Sequence[StreamingQueryProgress] = ()) -> None:
         """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
         if unit.copies:
             catch_up(self.deployment.place, unit)
@@ -183,7 +185,7 @@ class System:
         with self.lock:  # nobody looks at all queries meanwhile
             self.compiled[unit.name] = made
         if isinstance(made, PromptQuery):
-            recount_prompt(made)
+            recount_prompt(made, told)
         else:
             recount(made)
 
