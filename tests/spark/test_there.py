@@ -16,15 +16,18 @@ from kafka_kit import client, make_topic
 
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment
-from penstock.spark.compile.real_time import Messages
+from penstock.spark.compile.real_time import Messages, PromptQuery
 from penstock.spark.hop.rows import Row, RowTopic, held
 from penstock.spark.left import claimed
 from penstock.spark.run import Engine
+from penstock.spark.run import between as between_module
 from penstock.spark.run import prompt as prompt_module
-from penstock.spark.run.between import SLACK
+from penstock.spark.run.between import KEPT, SLACK, clean_topics
 from penstock.spark.run.folder import claim, note
 from penstock.spark.run.prompt import PromptRunner
 from penstock.spark.shipped import LANE, POSITION
+from penstock.spark.shipped.place import place_of
+from penstock.spark.shipped.told import manifest_of
 
 LANES, FIRST, COUNT = (-(1 << 63), 7), (1 << 40) + 5, 150_000
 
@@ -74,6 +77,72 @@ def test_a_topic_may_end_in_what_is_no_message(broker: Any) -> None:
         assert [row.position for row in rows.rows({0: 0})] == [0]
         others.abort_transaction(30)
         assert [row.position for row in rows.rows({0: 0})] == [0]
+
+
+def test_rows_stay_until_their_writer_has_noted_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows between queries those stay that the writer may ask for when it goes on, however old they are."""
+    removed: list[int] = []
+
+    class Topic:
+        """Has a row a second since 1970, all in one partition."""
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def __enter__(self) -> Topic:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def since(self, moment: int) -> dict[int, int]:
+            return {0: moment // 1000}
+
+    class Admin:
+        """Keeps up to where rows are removed."""
+
+        def __init__(self, _: object) -> None:
+            pass
+
+        def delete_records(self, ends: list[Any]) -> dict[str, Any]:
+            removed.extend(each.offset for each in ends)
+            return {}
+
+    monkeypatch.setattr(between_module, "RowTopic", Topic)
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", Admin)
+    monkeypatch.setattr("time.time", lambda: 9000.0)
+    place = place_of(str(tmp_path))
+
+    def query(name: str, **parts: Any) -> Any:
+        spec = SimpleNamespace(folder=place, checkpoint=place / "checkpoints" / name, query=name)
+        fragment: Any = SimpleNamespace(name=name)
+        return PromptQuery(fragment=fragment, frame=None, live=(), spec=spec, **parts)  # type: ignore[arg-type]
+
+    way = SimpleNamespace(name="all", topic="rows", label="run-all", sink=False)
+    queries = [
+        query("all", reads=(), messages=SimpleNamespace(ways=[way])),
+        query("next", reads=("all",), messages=SimpleNamespace(ways=[])),
+    ]
+    deployment: Any = SimpleNamespace(kafka=SimpleNamespace(native={}))
+
+    def end(name: str, batch: int, at: int, *more: str) -> None:
+        notes = "\n".join(["v1", json.dumps({"batchTimestampMs": 1000 * at}), *more])
+        (place / "checkpoints" / name / "offsets" / str(batch)).publish(notes.encode())
+        (place / "checkpoints" / name / "commits" / str(batch)).publish(b"v1\n{}")
+
+    for batch in range(2):
+        end("next", batch, 8990, '{"rows": {"0": 8950}}')
+    clean_topics(deployment, queries)
+    end("all", 0, 7000)
+    manifest_of(place, "all", 0).publish(b"{}")
+    end("all", 1, 8000)  # nobody has counted it yet
+    clean_topics(deployment, queries)
+    manifest_of(place, "all", 1).publish(b"{}")
+    clean_topics(deployment, queries)
+    end("all", 2, 8900)
+    manifest_of(place, "all", 2).publish(b"{}")
+    clean_topics(deployment, queries)
+    assert removed == [7000 - SLACK // 1000, 8000 - SLACK // 1000, 9000 - int(KEPT)]
 
 
 def test_topics_are_read_since_the_run_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,12 +101,13 @@ def clean_topics(deployment: Deployment, queries: Sequence[Query]) -> None:
     if deployment.kafka is None:
         return
     ends: list[TopicPartition] = []
-    for way in (way for query in queries if isinstance(query, PromptQuery) for way in query.messages.ways):
+    for writer, way in ((each, way) for each in queries if isinstance(each, PromptQuery) for way in each.messages.ways):
         readers = [offsets_of(query, way.topic, before=1) for query in queries if way.name in query.reads]
         if way.sink or not readers:
             continue
         with RowTopic(deployment.kafka.native, way.topic, way.label) as topic:
-            old = topic.since(int(1000 * (time.time() - KEPT)))
+            # One that goes on asks what has come since its last batch that counts, however long ago that was.
+            old = topic.since(min(int(1000 * (time.time() - KEPT)), begun(writer.spec, noted(writer))))
         for partition, offset in old.items():
             passed = min(offset, *(reader.get(str(partition), 0) for reader in readers))
             if passed:
