@@ -330,6 +330,50 @@ def test_a_run_that_ends_with_a_query_that_has_failed_says_so(tmp_path: Path, mo
     assert (tmp_path / "unsure" / "q").exists()
 
 
+def test_a_gap_with_a_large_backlog_is_passed_however_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ordinary batch over it has no deadline, since one that is cut off begins anew; then rows pass one by one."""
+    query, triggers, gaps = written(tmp_path), [], [True, False]
+    end_batches(query, 0)
+    handle = SimpleNamespace(isActive=True, exception=lambda: None, stop=lambda: None, lastProgress=None, status={})
+
+    class Writer:
+        """Stands in for Spark's writer of streams."""
+
+        def __getattr__(self, _: str) -> Any:
+            return lambda *_, **__: self
+
+        def trigger(self, **given: Any) -> Writer:
+            triggers.extend(given)
+            return self
+
+        def start(self) -> Any:
+            handle.isActive = True
+            return handle
+
+    conf = SimpleNamespace(set=lambda *_: None, unset=lambda *_: None)
+    query.messages = SimpleNamespace(missing=lambda _: SimpleNamespace(writeStream=Writer()), options={}, outside={})
+    query.frame = SimpleNamespace(sparkSession=SimpleNamespace(conf=conf))
+    host: Any = SimpleNamespace(name="h1", cpu_seconds=lambda: None, alive=lambda: True)
+    monkeypatch.setattr(prompt_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(prompt_module, "AWAY", 0.0)
+    runner = PromptRunner(SimpleNamespace(name="q"), query, {}, host, 60.0)  # type: ignore[arg-type]
+    monkeypatch.setattr(runner, "_gone", lambda: gaps.pop(0))
+    monkeypatch.setattr(runner, "there", list)
+    runner.launch(1.0)
+    assert not runner.ready(0)
+    assert triggers == ["availableNow"]
+    handle.isActive = False
+    end_batches(query, 1)
+    handle.status = {"message": "Initializing"}
+    assert not runner.ready(0)
+    assert not runner.ready(0)
+    assert triggers == ["availableNow", "realTime"]
+    handle.status = {"message": "Processing new data"}
+    assert runner.ready(0)
+
+
 def test_how_busy_a_host_elsewhere_is_is_not_known(tmp_path: Path) -> None:
     """A batch of a host whose processes cannot be seen tells no busy share, whatever came in."""
     host: Any = SimpleNamespace(name="far", cpu_seconds=lambda: None)

@@ -85,6 +85,8 @@ class PromptRunner(Runner):
         self._usage = Usage({host.name: host})
         self._busy()
         self._since = time.time()
+        self._then: float | None = None
+        self._over = -1
 
     def launch(self, interval: float | None = None) -> None:
         """Start the query; None: over what there is now, in an ordinary batch.
@@ -93,12 +95,11 @@ class PromptRunner(Runner):
         ------
         InputError
             If messages that it was to read are gone, and its source does not say that they may be.
-        EngineError
-            If they may be, and the batch that passes over them fails.
         """
         if interval is not None and self._gone():
-            # Spark itself passes over what is gone in ordinary batches only.
-            self._go_over(self.host)
+            # Spark itself passes over what is gone in ordinary batches only. However long that takes, what it has
+            # done counts once it has ended.
+            self._then, interval = interval, None
         messages, spec = self.query.messages, self.query.spec
         frame = messages.missing(self.there())
         writer = frame.writeStream.format("kafka").options(**messages.options)
@@ -138,9 +139,15 @@ class PromptRunner(Runner):
         return found
 
     def ready(self, before: int) -> bool:
-        """Whether rows pass."""
+        """Whether rows pass; once the ordinary batch over a gap has ended, the query starts in real-time mode."""
+        if self._then is not None:
+            if not self.under_way.isActive and self.failed() is None:
+                self.end(self.host)
+                interval, self._then, self._over = self._then, None, self.marks[1]
+                self.launch(interval)
+            return False
         status = self.under_way.status
-        return self.marks[1] > before or str(status["message"]).startswith("Processing new data")
+        return self.marks[1] > max(before, self._over) or str(status["message"]).startswith("Processing new data")
 
     def look(self, ask: Ask = waiting) -> None:
         """Keep what Spark reports of its batches."""
