@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +36,7 @@ from penstock.spark.connection import Connection
 from penstock.spark.hop.rows import Held, Row, RowTopic, held, row_of
 from penstock.spark.hosts import start_hosts
 from penstock.spark.run import Engine, SparkEngine, noted_sessions
+from penstock.spark.run import between as between_module
 from penstock.spark.run import follow as follow_module
 from penstock.spark.run import moments as moments_module
 from penstock.spark.run import prompt as prompt_module
@@ -395,6 +397,13 @@ def test_hosts_with_too_few_slots_are_refused() -> None:
     check_slots(deployment, {"h2": 5})
     with pytest.raises(InputError, match=r"hosts.h2: has 4 slots, .* hold 5"):
         check_slots(deployment, {"h2": 4})
+    # The ways from the source into the union read it apart, and so does what leaves of one of them for the windows.
+    mine = attrs.evolve(deployment, placement={**dict.fromkeys(PLACEMENT, "h1"), "totals": "h2"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(between_module, "topics_of", lambda *_: [nullcontext(SimpleNamespace(partitions=20))])
+        check_slots(mine, {"h1": 60})
+        with pytest.raises(InputError, match=r"hosts.h1: has 59 slots, .* hold 60"):
+            check_slots(mine, {"h1": 59})
     check_slots(attrs.evolve(deployment, real_time=frozenset()), {"h2": 1})
 
 

@@ -47,7 +47,7 @@ def test_rows_that_are_there_are_left_out_however_many(engine: Engine, part: flo
     )  # fmt: skip
     mark = f"CAST(concat({LANE}, ' ', {POSITION}) AS STRING) AS key"
     frame = places.selectExpr("*", mark, "'t' AS topic", "'' AS value", "'' AS headers", "0 AS partition", "0 AS _way")
-    messages = Messages((), frame, {}, (), {}).missing([found])
+    messages = Messages((), frame, {}, {}).missing([found])
     want = {f"{lane} {at}" for lane in LANES for at in range(FIRST, FIRST + COUNT + 10) if at not in there[lane]}
     assert {*messages.select("key").toArrow()["key"].to_pylist()} == want
 

@@ -7,6 +7,7 @@ own are branches.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import cached_property
 
@@ -56,6 +57,23 @@ class Graph:
     def origins(self) -> tuple[str, ...]:
         """All origins, the outside ones first."""
         return (*self.outside, *(name for name in self.fragment.operators if self.start[name] == name))
+
+    @cached_property
+    def leaving(self) -> tuple[str, ...]:
+        """The origins whose rows leave the query."""
+        return tuple(origin for origin in self.origins if self.sinks(origin) or self.logs(origin))
+
+    @cached_property
+    def scans(self) -> Counter[str]:
+        """In how many places a plan in real-time mode reads each outside origin: every branch reads its own."""
+        found, waiting = Counter[str](), [*self.leaving]
+        while waiting:
+            origin = waiting.pop()
+            if origin in self.outside:
+                found[origin] += 1
+            else:
+                waiting += map(self.origin, self.network.inputs(origin))
+        return found
 
     @property
     def logs_read(self) -> tuple[str, ...]:

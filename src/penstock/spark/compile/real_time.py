@@ -82,8 +82,6 @@ class Messages:
         The messages, each with its lane, position and identity, and the number of its way.
     options
         Of Spark's Kafka writer.
-    slots
-        Topics that it reads, once for each place in its plan: each of their partitions takes a slot of the host.
     outside
         Sources whose topics the cluster's brokers know, by the topics that they name.
     """
@@ -91,7 +89,6 @@ class Messages:
     ways: tuple[Way, ...]
     rows: DataFrame
     options: Mapping[str, str]
-    slots: tuple[str, ...]
     outside: Mapping[str, Source]
 
     def missing(self, there: Sequence[Mapping[int, Held]]) -> DataFrame:
@@ -131,7 +128,6 @@ class _Compiler:
             )
         self.speed = deployment.speeds.get(fragment.host, 1.0)
         self.ways: list[Way] = []
-        self.slots: list[str] = []
         self.outside: dict[str, Source] = {}
         self.counted: set[str] = set()
         self.observations: dict[str, Metrics] = {}
@@ -139,14 +135,13 @@ class _Compiler:
     def query(self) -> PromptQuery:
         """Return the compiled query."""
         graph, deployment = self.graph, self.deployment
-        leaving = [origin for origin in graph.origins if graph.sinks(origin) or graph.logs(origin)]
-        if not leaving:
+        if not graph.leaving:
             raise InputError(
                 "nothing reads its rows, and in real-time mode a query must pass them on",
                 at=f"operators.{graph.fragment.name}",
                 hint="give it a sink, or leave it out",
             )
-        whole, *parts = map(self._leave, leaving)
+        whole, *parts = map(self._leave, graph.leaving)
         for part in parts:
             whole = whole.unionByName(part)
         spec = WriterSpec(
@@ -162,7 +157,7 @@ class _Compiler:
             knobs=None,
             host=graph.fragment.host,
         )
-        messages = Messages(tuple(self.ways), whole, {**LARGE, **deployment.messages}, tuple(self.slots), self.outside)
+        messages = Messages(tuple(self.ways), whole, {**LARGE, **deployment.messages}, self.outside)
         return PromptQuery(graph.fragment, whole, spec, graph.logs_read, messages=messages, live=self.live)
 
     def _leave(self, origin: str) -> DataFrame:
@@ -209,10 +204,8 @@ class _Compiler:
             operator = self.network.operators[name]
             return kinds.apply(operator, [self._branch(stream) for stream in self.network.inputs(name)])
         if name in self.network.operators:
-            self.slots.append(self.deployment.row_topics(self.run).name(name))
             return read_rows(self.session, self.deployment, name, self.run, placed=True)
         source = self.network.sources[name]
-        self.slots.append(source.options.get("subscribe", ""))
         if asked_here(source):
             self.outside |= dict.fromkeys(topics_named(source), source)
         return read_source(self.session, source, self.deployment.messages, placed=True)

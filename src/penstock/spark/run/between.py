@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -143,7 +144,8 @@ def read_upto(checkpoint: Place, topics: Sequence[RowTopic], batch: int) -> int 
 
 
 def check_slots(deployment: Deployment, slots: Mapping[str, int]) -> None:
-    """Refuse hosts that cannot do all at once: a query in real-time mode holds a slot for each partition that it reads.
+    """Refuse hosts that cannot do all at once: a query in real-time mode holds a slot for each partition that it reads,
+    and for each place in its plan that reads it.
 
     Parameters
     ----------
@@ -159,9 +161,10 @@ def check_slots(deployment: Deployment, slots: Mapping[str, int]) -> None:
         return
     for name, there in slots.items():
         mine = [part for part in deployment.fragments if part.host == name]
-        outside = [Graph(deployment.network, part).outside for part in mine if deployment.prompt(part)]
-        needed = sum(_partitions(deployment, origin[1:]) for origins in outside for origin in origins)
-        needed += len(outside) < len(mine)
+        scans = [Graph(deployment.network, part).scans for part in mine if deployment.prompt(part)]
+        places = sum(scans, Counter[str]())
+        needed = sum(count * _partitions(deployment, origin[1:]) for origin, count in places.items())
+        needed += len(scans) < len(mine)
         if needed > there:
             raise InputError(
                 f"has {there} slots, and its queries in real-time mode hold {needed} of them all the time",
