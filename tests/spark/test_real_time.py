@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import attrs
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
@@ -43,12 +42,12 @@ from penstock.spark.run import prompt as prompt_module
 from penstock.spark.run.arriving import Arriving
 from penstock.spark.run.between import check_slots
 from penstock.spark.run.follow import Answers, Follower
-from penstock.spark.run.meter import Known, Meter, repeated_of
+from penstock.spark.run.meter import Known, Meter, metered, repeated_of
 from penstock.spark.run.moments import MOMENTS, Moments
 from penstock.spark.run.outcome import read_batch, read_latency
 from penstock.spark.run.prompt import PromptRunner, end_left, publish, recount_prompt
 from penstock.spark.shipped.place import Place, place_of
-from penstock.spark.shipped.told import manifest_of, report_of
+from penstock.spark.shipped.told import manifest_of, note_of, report_of
 from penstock.spark.shipped.turn import BUCKETS, EVER, RECENT, knob, listed
 from penstock.steering import Observation, Plan, Recover
 
@@ -219,12 +218,14 @@ def test_rows_of_added_partitions_are_measured(tmp_path: Path) -> None:
     """A row in a partition that the sink's topic did not have, or of a topic that was made again, is noted."""
     topic: Any = Topic(p0=5)
     meter = Meter.__new__(Meter)
-    meter._place, meter._notes, meter._topic = Place(str(tmp_path / "meter")), Place(str(tmp_path)), topic
+    meter._folder, meter._sink, meter._place = Place(str(tmp_path)), "out", Place(str(tmp_path / "meter"))
+    meter._topic = topic
     meter.known = Known(0, {0: 5})
     for ends in ({0: 5, 1: 20}, {0: 3}):
         topic.end = ends
         meter.look()
-    assert [np.load(tmp_path / f"meter-{number:012d}.npy").shape[1] for number in (0, 1)] == [20, 3]
+    notes = [note_of(Place(str(tmp_path)), metered("out"), number, "out") for number in (0, 1)]
+    assert [len(read_latency(note)[0]) for note in notes] == [20, 3]
 
 
 @pytest.mark.parametrize("died", ["in its first commit", "before it told", "later"])

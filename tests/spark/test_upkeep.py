@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.run import outcome as outcome_module
+from penstock.spark.run.meter import Known, meter_of, metered
 from penstock.spark.run.outcome import collect
 from penstock.spark.run.upkeep import clean_logs, fold
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import LogExit, SinkExit, WriterSpec
-from penstock.spark.shipped.told import manifest_of, report_of
+from penstock.spark.shipped.told import manifest_of, note_of, report_of
 
 NETWORK = parse_network(
     {
@@ -99,3 +103,32 @@ def test_a_thousand_runs_leave_a_small_directory(tmp_path: Path) -> None:
             assert latency.max() == 2.0
             most = max(most, sum(path.is_file() for path in tmp_path.rglob("*")))
     assert most < 60
+
+
+def test_real_time_mode_leaves_a_small_directory_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What meters have noted and what was written for other queries become history, and every row is still counted."""
+    placement = {"first": "h1", "second": "h2"}
+    deployment = Deployment(NETWORK, placement, str(tmp_path), real_time=frozenset(placement))
+    queries, written = [query(deployment, 0), query(deployment, 1)], dict[str, int]()
+    folder = deployment.place
+
+    def taken(_: object, __: object, counts: Mapping[str, int]) -> dict[str, int]:
+        written.update(counts)
+        return {}
+
+    monkeypatch.setattr(outcome_module, "taken_from_topics", taken)
+    for at in range(100):
+        content = io.BytesIO()
+        np.save(content, np.array([[(at + 1) * 1_000_000] * 2, [at * 1_000_000, (at - 1) * 1_000_000]]))
+        note_of(folder, metered("out"), at, "out").replace(content.getvalue())
+        Known(at + 1, {0: 2 * at}).write(meter_of(folder, "out"))
+        manifest = {"rows": {"first": [at, EACH]}, "counts": {}, "visible": float(at)}
+        manifest_of(folder, "first", at).publish(json.dumps(manifest).encode())
+        if at % 5 == 0:
+            fold(deployment, queries, keep=2)
+            outcome = collect(deployment, queries, 1.0)
+            latency, weights = outcome.latencies("out")
+            assert weights.sum() == 2 * (at + 1)
+            assert latency.max() == 2.0
+            assert written["first"] == EACH * (at + 1)
+            assert sum(path.is_file() for path in tmp_path.rglob("*")) == 2 + 2 * min(2, at + 1) - (at == 0)

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.told import note_of
+from penstock.telemetry.notes import row_by_row
 
 FILE = "history.json"
 CLASSES = 200
@@ -27,7 +29,7 @@ class History:
     Attributes
     ----------
     upto
-        By query, the first batch that is not in here.
+        By query, and by meter of a sink, the first batch or look that is not in here.
     counts, late
         By stream: arrived and dropped, and late rows.
     rows
@@ -53,6 +55,22 @@ class History:
         """Whether the batch of a file ``QUERY-NUMBER.npy`` is in here."""
         query, _, number = name.rpartition(".")[0].rpartition("-")
         return number.isdigit() and int(number) < self.upto.get(query, 0)
+
+    def with_notes(self, folder: Place, unit: str, numbers: range, sink: str) -> History:
+        """Return a history that also holds the latencies that a unit, or a meter, has noted at a sink."""
+        classes, worst = dict(self.classes.get(sink, {})), self.worst.get(sink, 0.0)
+        for file in (note_of(folder, unit, number, sink) for number in numbers):
+            if file.exists():
+                visible, stimulus = row_by_row(file.read())
+                worst = max(worst, float(np.max(visible - stimulus, initial=0.0)))
+                for name, count in classed(visible - stimulus).items():
+                    classes[name] = classes.get(name, 0) + count
+        return attrs.evolve(
+            self,
+            upto={**self.upto, unit: numbers.stop},
+            classes={**self.classes, sink: classes},
+            worst={**self.worst, sink: worst},
+        )
 
     def latency(self, sink: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the latencies (s) of a sink's classes, the largest exactly, and the tuples of each."""

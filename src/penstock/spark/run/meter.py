@@ -15,6 +15,7 @@ from penstock.spark.compile import Deployment, PromptQuery, Query, Way
 from penstock.spark.hop.rows import RowTopic
 from penstock.spark.run.looking import Looking
 from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.told import note_of
 
 METERS = "meters"
 """Folder, below the run's, of how far the sinks' topics have been looked at."""
@@ -74,8 +75,7 @@ class Meter(Looking):
 
     def __init__(self, folder: Place, client: Mapping[str, str], way: Way) -> None:
         super().__init__(f"meter {way.name}")
-        self._place = meter_of(folder, way.name)
-        self._notes = folder / "latency" / way.name
+        self._folder, self._sink, self._place = folder, way.name, meter_of(folder, way.name)
         self._topic = RowTopic(client, way.topic, way.label)
         known = Known.read(self._place)
         if known is None:
@@ -127,7 +127,7 @@ class Meter(Looking):
         # Cut off here, the same rows are noted again under the same number.
         content = io.BytesIO()
         np.save(content, np.array(found, np.int64).reshape(-1, 2).T)
-        (self._notes / f"meter-{self.known.number:012d}.npy").replace(content.getvalue())
+        note_of(self._folder, metered(self._sink), self.known.number, self._sink).replace(content.getvalue())
         known.write(self._place)
         self.known = known
 
@@ -151,9 +151,20 @@ class Meters:
             self._all.popitem()[1].end()
 
 
+def metered(sink: str) -> str:
+    """Return in whose name a sink's meter notes latencies: no query is called so."""
+    return f"@{sink}"
+
+
 def meter_of(folder: Place, sink: str) -> Place:
     """Return the place of how far a sink's topic has been looked at."""
     return folder / METERS / f"{sink}.json"
+
+
+def looks_of(folder: Place, sink: str) -> int:
+    """Return how often rows were found in a sink's topic, each time with a note."""
+    known = Known.read(meter_of(folder, sink))
+    return 0 if known is None else known.number
 
 
 def repeated_of(folder: Place, sink: str) -> int:

@@ -314,7 +314,9 @@ def _taken(
     for batch in batches:
         for writer, entry in batch.logged.items():
             rows.setdefault(writer, []).append(entry)
-    written = {name: sum(count for _, count in entries) for name, entries in rows.items()}
+    written = {name: history.rows.get(name, 0) for name in (*rows, *history.rows)}
+    for name, entries in rows.items():
+        written[name] += sum(count for _, count in entries)
     taken = taken_from_topics(deployment, queries, written)
     for query in queries:
         come = reached(query)

@@ -6,7 +6,6 @@ so how far the query has come in what came in. What it has done since its last c
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,12 +20,13 @@ from penstock.spark.run.arriving import Total
 from penstock.spark.run.between import KEPT
 from penstock.spark.run.coming import Coming
 from penstock.spark.run.lengths import work_in
-from penstock.spark.run.meter import meter_of
+from penstock.spark.run.meter import looks_of, metered
 from penstock.spark.run.outcome import Batch, Counts, added, read_latency, taken_by
 from penstock.spark.run.queues import Queue, from_outside, together
 from penstock.spark.run.system import System
 from penstock.spark.run.usage import Usage
 from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.told import note_of
 
 SURE = 20
 """Rows of which an operator must have told what it made, for that to be believed of the next ones."""
@@ -338,14 +338,11 @@ class _Noted:
     """The notes of a sink's meter, each read once."""
 
     def __init__(self, folder: Place, sink: str) -> None:
-        self._folder = folder / "latency" / sink
-        try:
-            self._next = int(json.loads(meter_of(folder, sink).read())["number"])
-        except FileNotFoundError:
-            self._next = 0
+        self._folder, self._sink = folder, sink
+        self._next = looks_of(folder, sink)
 
     def fresh(self) -> Iterator[tuple[Array, Array]]:
         """Yield when rows became visible, and their stimulus times."""
-        while (note := self._folder / f"meter-{self._next:012d}.npy").exists():
+        while (note := note_of(self._folder, metered(self._sink), self._next, self._sink)).exists():
             yield read_latency(note)
             self._next += 1

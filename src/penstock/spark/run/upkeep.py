@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
-import numpy as np
 
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
 from penstock.spark.hop.logs import log_of
-from penstock.spark.run.history import History, classed, read_history, write_history
-from penstock.spark.run.outcome import reached, read_batch, read_latency
-from penstock.spark.shipped.told import manifest_of, note_of, report_of
+from penstock.spark.run.history import History, read_history, write_history
+from penstock.spark.run.meter import looks_of, metered
+from penstock.spark.run.outcome import reached, read_batch
+from penstock.spark.shipped.told import manifest_of, report_of
 
 KEPT = 20_000
 """Batches of a query whose reports stay while it runs: hours of a trigger of half a second."""
@@ -39,16 +39,21 @@ def fold(deployment: Deployment, queries: Sequence[Query], keep: int = KEPT) -> 
     """Add batches to the run's history and remove their files, all but the newest."""
     history = read_history(deployment.place)
     grown = history
-    # What readers of a log have not taken yet is still asked for by number.
+    # What readers of a log have not taken yet is still asked for by number; topics say by themselves what is left.
     behind: dict[str, int] = {}
     for query in queries:
         come = reached(query)
         for name in query.reads:
+            if name in deployment.real_time:
+                continue
             batch = come.get(name, START)["batch"]
             behind[name] = min(behind.get(name, batch), batch)
     units = (deployment.place / "batches").names()
     for unit in units:
         grown = _folded(deployment, unit, behind, grown, max(keep, LEFT))
+    for sink in deployment.network.sinks:
+        looks = range(grown.upto.get(metered(sink), 0), looks_of(deployment.place, sink) - max(keep, LEFT))
+        grown = grown.with_notes(deployment.place, metered(sink), looks, sink) if looks else grown
     if grown is not history:
         write_history(deployment.place, grown)
         history = grown
@@ -85,18 +90,7 @@ def _folded(deployment: Deployment, unit: str, behind: Mapping[str, int], histor
             rows[name] = rows.get(name, 0) + count
     if upto <= begin:
         return history
-    classes, worst = {sink: dict(row) for sink, row in history.classes.items()}, dict(history.worst)
+    history = attrs.evolve(history, upto={**history.upto, unit: upto}, counts=counts, late=late, rows=rows)
     for sink in deployment.network.sinks:
-        for number in range(numbers[0], upto):
-            file = note_of(folder, unit, number, sink)
-            if not file.exists():
-                continue
-            visible, stimulus = read_latency(file)
-            latency = visible - stimulus
-            mine = classes.setdefault(sink, {})
-            for name, count in classed(latency).items():
-                mine[name] = mine.get(name, 0) + count
-            worst[sink] = max(worst.get(sink, 0.0), float(np.max(latency, initial=0.0)))
-    return attrs.evolve(
-        history, upto={**history.upto, unit: upto}, counts=counts, late=late, rows=rows, classes=classes, worst=worst
-    )
+        history = history.with_notes(folder, unit, range(numbers[0], upto), sink)
+    return history
