@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import attrs
+import numpy as np
 import pytest
 from engines import APART, TOGETHER, simulated, stepped, two_queries
 from steered import steered
+from test_situation import moment
 
 from penstock.cluster import Cluster, Host
 from penstock.control.controller import drained
@@ -12,6 +15,7 @@ from penstock.control.goals import Goals, Prices
 from penstock.control.knowledge import Knowledge
 from penstock.control.loop import Asked, Control
 from penstock.control.policies import policies
+from penstock.control.policies.provision import Provision
 from penstock.control.state import State
 from penstock.network import Network, Operator, Sink, Source
 from penstock.simulation import MicroBatch
@@ -36,6 +40,16 @@ def test_spare_hosts_join_before_anything_is_known():
     goals = Goals(spare=(Host(name="z1"), Host(name="z2")))
     lines, _ = steered(engine, "provision", 3, goals=goals, happen={1: [Kill("h1"), Kill("h2")]})
     assert [line["decided"]["add"] for line in lines] == [["z1"]]
+
+
+def test_a_host_that_joins_works_in_batches_as_the_others_do():
+    """With a host like the one that is there the load is half as much of what they can work off, batches and all."""
+    batches = MicroBatch(trigger=0.5, overhead=0.45)
+    now = moment(two_queries(), TOGETHER, stepped((20, 75.0)), 1, microbatch=batches)
+    now = attrs.evolve(now, goals=Goals(spare=(Host(name="z1"),)))
+    found = Provision()(now, np.random.default_rng(0))
+    assert found.plan.add == now.goals.spare
+    assert found.expected["load"] == pytest.approx(float(now.shares()[0]) / 2)
 
 
 def test_no_spare_host_is_left():

@@ -14,6 +14,7 @@ from penstock.control.flow import Flow
 from penstock.control.goals import Goals
 from penstock.control.knowledge import Knowledge
 from penstock.control.policies import policies
+from penstock.control.policies.joining import joined
 from penstock.control.situation import BATCH, SHORT, Situation
 from penstock.control.tables import priced
 from penstock.latency.fragments import divisible
@@ -21,7 +22,7 @@ from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.model import Growth
 from penstock.simulation.options import MicroBatch
-from penstock.steering import HostSeen, UnitSeen
+from penstock.steering import HostSeen, Plan, UnitSeen
 from penstock.workload import Rates
 
 RNG = np.random.default_rng(0)
@@ -291,3 +292,21 @@ def test_nothing_is_dropped_where_no_host_is_up():
     now = moment(two_queries(0.02), TOGETHER, stepped((20, 60.0)), 2)
     (shed,) = policies("shed")
     assert shed(having(now, down=frozenset({"h1", "h2"}), keep={"s1->cheap1": 0.5}), RNG) is None
+
+
+@pytest.mark.parametrize("batches", [None, MicroBatch(trigger=0.5, overhead=0.45)])
+def test_a_host_that_would_join_has_the_room_that_it_has_then(batches):
+    """What a host could work off if it were there is what it can work off once it is, with batches and without."""
+    engine = simulated(two_queries(), APART, stepped((30, 50.0)), 2, microbatch=batches)
+    known, moments = Knowledge(), []
+    for at in range(1, 12):
+        if at == 9:
+            engine.apply(Plan(add=(Host(name="h3"),)))
+        engine.wait(float(at))
+        seen = engine.observe()
+        known = known.updated(seen, seen.network)
+        moments.append(Situation(seen=seen, known=known, flow=Flow.of(seen.network), goals=Goals()))
+    before, after = joined(moments[7], [Host(name="h3")]), moments[-1]
+    assert before.hosts == after.hosts == ("h1", "h2", "h3")
+    assert before.usable == pytest.approx(after.usable)
+    assert (after.usable[2] < 1) == (batches is not None)

@@ -14,9 +14,11 @@ from penstock.control.situation import Situation
 
 
 def joined(now: Situation, hosts: Iterable[Host]) -> Situation:
-    """Return this moment with some hosts more, which are empty."""
+    """Return this moment with some hosts more, which are empty, and work in batches where others do."""
+    hosts = list(hosts)
     cluster = now.seen.cluster.having([*now.seen.cluster.hosts.values(), *hosts])
-    return attrs.evolve(now, seen=attrs.evolve(now.seen, cluster=cluster))
+    fresh = dict.fromkeys((host.name for host in hosts if now.seen.triggers), cluster.spark.trigger)
+    return attrs.evolve(now, seen=attrs.evolve(now.seen, cluster=cluster, triggers={**now.seen.triggers, **fresh}))
 
 
 def spread(now: Situation, rebalance: Rebalance, rng: np.random.Generator) -> dict[str, str]:

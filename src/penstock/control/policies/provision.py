@@ -60,7 +60,7 @@ class Provision:
             policy="provision",
             plan=Plan(add=(host,)),
             why=f"the load is {percent(need / have)} of what {hosts} can work off: {host.name} joins",
-            expected={"load": need / (have + host.usable), "hosts": float(len(room) + 1)},
+            expected={"load": need / sum(_staying(there).values()), "hosts": float(len(room) + 1)},
         )
 
     def _instead(self, now: Situation) -> Proposal | None:
@@ -72,7 +72,7 @@ class Provision:
             if joining and need <= self.add * have:
                 break
             joining.append(host)
-            have += host.usable
+            have = sum(_staying(joined(now, joining)).values())
         if not joining:
             return None
         none = "every host is to become empty" if now.hosts else "no host is up"
