@@ -96,11 +96,11 @@ def test_knowledge_finds_the_true_costs():
 
 
 def test_work_of_a_unit_is_divided():
-    """Where an engine knows only what a unit's tuples cost together, operators share it as their costs say."""
+    """What is known only of a unit as a whole, in benchmark-core seconds on any host, is shared as costs say."""
     from penstock.steering import UnitSeen
 
-    network = chains([[0.004, 0.002]], [[1.0, 1.0]])
-    engine = simulated(network, dict.fromkeys(network.operators, "h1"), Rates.constant({"s1": 40.0}, 20.0))
+    network, cluster = chains([[0.004, 0.002]], [[1.0, 1.0]]), Cluster.of([Host(name="h1", capacity=3.0)])
+    engine = simulated(network, dict.fromkeys(network.operators, "h1"), Rates.constant({"s1": 40.0}, 20.0), cluster)
     engine.wait(5.0)
     seen = engine.observe()
     names = tuple(network.operators)

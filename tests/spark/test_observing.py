@@ -452,6 +452,25 @@ def test_given_costs_are_seconds_of_a_benchmark_core(tmp_path: Path) -> None:
     assert found[2.0] == pytest.approx(0.5 - EACH * 0.05, abs=0.01)
 
 
+@pytest.mark.parametrize("capacity", [1.0, 4.0])
+def test_work_is_told_in_seconds_of_a_benchmark_core(tmp_path: Path, capacity: float) -> None:
+    """What batches have worked counts by the host where they ran, also once their unit has moved to another."""
+    made = system(tmp_path)
+    operators = {name: attrs.evolve(each, cost=(0.1,)) for name, each in NETWORK.operators.items()}
+    network = Network.of("two", NETWORK.sources.values(), operators.values(), NETWORK.sinks.values())
+    made.deployment, now = attrs.evolve(made.deployment, network=network), time.time() - 100
+    watch = Observer(made, lambda host: {"h1": capacity, "h2": 8.0}[host])
+    for number in range(8):
+        if number == 6:
+            watch.look([], [], {}, {})
+        batch(made, "first", number, now + 5 * number, 0.5)
+        report(made, "first", number, now + 5 * number, 0.5)
+    made.units["first"] = made.units["first"].on("h2")
+    seen = watch.look(["first"], [], {}, {}).units[0]
+    assert (seen.host, seen.batches) == ("h2", 2)
+    assert seen.work == pytest.approx(2 * EACH * 0.1, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("ramp", "had"),
     [({}, [0, 7, 14, 21, 28, 35]), ({"rampUpTime": "3s"}, [0, 1, 3, 6, 13, 20]), ({"rampUpTime": "0"}, [0, 7, 14])],

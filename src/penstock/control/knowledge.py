@@ -218,12 +218,11 @@ class Knowledge:
             unsure = unit.doubt / max(unit.work, 1e-12)
             known = [cost[seen.operators[k]] for k in rows]
             expected = np.array([seen.served[k] * (each or 0.0) for k, each in zip(rows, known, strict=True)])
-            capacity = seen.cluster.hosts[unit.host].capacity if unit.host in seen.cluster.hosts else 1.0
-            worked, counts = unit.work * capacity, min(1.0, (SURE / unsure) ** 2) if unsure else 1.0
+            worked, counts = unit.work, min(1.0, (SURE / unsure) ** 2) if unsure else 1.0
             # What was learned so would only repeat how it was divided before.
             nominal = _nominal(prior, [base_name(seen.operators[k]) for k in rows], now)
             if unsure > UNSURE and all(each is not None for each in known):
-                most = worked + unit.doubt * capacity
+                most = worked + unit.doubt
                 if expected.sum() <= most:
                     continue
                 worked, counts = most, 1.0  # it was not more, though it may have been less

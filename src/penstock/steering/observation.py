@@ -63,9 +63,10 @@ class UnitSeen:
     waiting, behind
         Tuples that wait to be read by it, and the age of the oldest of them (s); None: not known.
     batches, work
-        Batches that ended in the period, and how long they worked on tuples (s, without overhead); None: not known.
+        Batches that ended in the period, and what they worked on tuples (benchmark-core seconds, without overhead);
+        None: not known.
     doubt
-        Standard error of ``work`` (s).
+        Standard error of ``work`` (benchmark-core seconds).
     since
         How long the batch that runs has taken so far (s); None: none runs, or it does not work in batches.
     parts

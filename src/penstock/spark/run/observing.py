@@ -273,8 +273,7 @@ class Observer:
             divides = running and not prompt and not unit.copies
             parts = parts_apart(self.system, unit) if divides else ()
             mine = batches.get(name, ())
-            # Batches of a host share its cores: their durations add up to more than was worked.
-            work, doubt = self._passing.work(name) if prompt else self._lengths_of(name).work(mine)
+            work, doubt = self._passed(unit) if prompt else self._worked(name, mine)
             queue = together([*queues[name].values()]) if name in queues else None
             found.append(
                 UnitSeen(
@@ -294,6 +293,19 @@ class Observer:
             )
             found += [self._copy(unit, copy, down) for copy in unit.others]
         return tuple(found)
+
+    def _passed(self, unit: Unit) -> tuple[float | None, float]:
+        """Return what `_worked` does of a unit in real-time mode; None: not known."""
+        (work, doubt), capacity = self._passing.work(unit.name), self._capacity(unit.host)
+        return None if work is None else work * capacity, doubt * capacity
+
+    def _worked(self, name: str, batches: Sequence[Batch]) -> tuple[float, float]:
+        """Return what batches have worked on their rows, in benchmark-core seconds of where they ran, and its error."""
+        lengths, found = self._lengths_of(name), np.zeros(2)
+        for host in sorted({batch.host for batch in batches}):
+            # Batches of a host share its cores: their durations add up to more than was worked.
+            found += np.array(lengths.work(b for b in batches if b.host == host)) * self._capacity(host)
+        return float(found[0]), float(found[1])
 
     def _copy(self, unit: Unit, copy: str, down: Sequence[str]) -> UnitSeen:
         """Return what is known of a copy that follows: it works as the one that leads does."""
