@@ -128,7 +128,7 @@ def looked(network, rate, overhead, noise, seed, *, meter=Lengths, looks=15):
         seen = attrs.evolve(
             seen, work=np.full(len(counts), np.nan), units=tuple(units), triggers={"h1": TRIGGER}, waiting=None,
             served=counts, tried=counts, emitted=counts,
-            hosts={"h1": HostSeen(overhead=len(meters) * float(np.mean(fixed)) if fixed else None)},
+            hosts={"h1": HostSeen(overhead=float(np.mean(fixed)) if fixed else None)},
         )  # fmt: skip
         known = known.updated(seen, network)
     return Situation(seen=seen, known=known, flow=flow, goals=Goals(bound=BOUND))

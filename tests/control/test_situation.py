@@ -77,12 +77,12 @@ def test_a_host_without_queries_has_no_more_room_for_it():
     units = tuple(
         UnitSeen(name=f"cheap{q}", operators=(f"cheap{q}", f"dear{q}"), host="h1") for q in (1, 2)
     )  # fmt: skip
-    free = having(now, units=units, hosts={"h1": HostSeen(overhead=0.4), "h2": HostSeen(), "h3": HostSeen()})
+    free = having(now, units=units, hosts={"h1": HostSeen(overhead=0.2), "h2": HostSeen(), "h3": HostSeen()})
     assert free.fixed == pytest.approx([0.4, 0.2, 0.2])
     longest = BATCH * now.goals.bound
     assert free.usable == pytest.approx([1 - 0.4 / longest, 1 - 0.2 / longest, 1 - 0.2 / longest])
-    one = having(free, units=units[:1], hosts={"h1": HostSeen(overhead=0.4)})
-    assert one.fixed == pytest.approx([0.4] * 3)
+    one = having(free, units=units[:1])
+    assert one.fixed == pytest.approx([0.2] * 3)
     nobody = having(free, hosts={})
     assert nobody.fixed == pytest.approx([0.0] * 3)
 
@@ -94,12 +94,26 @@ def test_queries_of_a_host_share_its_cores():
         UnitSeen(name=f"cheap{q}", operators=(f"cheap{q}", f"dear{q}"), host="h1") for q in (1, 2)
     )  # fmt: skip
     longest = BATCH * now.goals.bound
-    both = having(now, units=units, hosts={"h1": HostSeen(overhead=0.4), "h2": HostSeen(overhead=0.0)})
+    both = having(now, units=units, hosts={"h1": HostSeen(overhead=0.2), "h2": HostSeen(overhead=0.0)})
     assert both.usable == pytest.approx([1 - 0.4 / longest, 1.0])
     wide = Cluster.of([Host(name="h1", capacity=2, cores=2), Host(name="h2")])
     assert attrs.evolve(both, seen=attrs.evolve(both.seen, cluster=wide)).usable == pytest.approx(
         [2 * (1 - 0.2 / longest), 1.0]
     )
+
+
+def test_queries_in_real_time_mode_share_no_overhead():
+    """Beside a query in real-time mode one that works in batches takes as long as alone, and has done as much."""
+    now = moment(two_queries(), TOGETHER, stepped((20, 50.0)), 2, microbatch=MicroBatch(trigger=0.5, overhead=0.1))
+    alone = UnitSeen(name="cheap1", operators=("cheap1", "dear1"), host="h1", since=0.3)
+    beside = UnitSeen(name="cheap2", operators=("cheap2", "dear2"), host="h1", real_time=True)
+    hosts = {"h1": HostSeen(overhead=0.2), "h2": HostSeen()}
+    waits = np.full(4, 100.0)
+    one, both = (having(now, units=units, hosts=hosts, waiting=waits) for units in ((alone,), (alone, beside)))
+    assert one.fixed.tolist() == both.fixed.tolist() == [0.2, 0.2]
+    assert both.backlog == pytest.approx(one.backlog)
+    whole = having(now, units=(), hosts=hosts, waiting=waits).backlog
+    assert float(whole.sum() - both.backlog.sum()) == pytest.approx(0.1)
 
 
 def test_the_cluster_of_a_moment_can_do_what_its_hosts_can():

@@ -121,7 +121,7 @@ def test_overhead_of_queries_is_divided_by_the_cores_that_they_run_on(cores, nee
     batches = MicroBatch(trigger=0.5, overhead=0.1)
     now = moment(two_queries(), TOGETHER, rates_of((20, 50.0, 50.0)), cluster, microbatch=batches)
     units = tuple(UnitSeen(name=f"u{k}", operators=(name,), host="h1") for k, name in enumerate(TOGETHER))
-    now = having(now, units=units, hosts={"h1": HostSeen(overhead=1.2), "h2": HostSeen()})
+    now = having(now, units=units, hosts={"h1": HostSeen(overhead=0.3), "h2": HostSeen()})
     found = Throttle()(now, np.random.default_rng(0))
     if need is None:
         assert found is None

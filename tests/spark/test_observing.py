@@ -452,6 +452,24 @@ def test_given_costs_are_seconds_of_a_benchmark_core(tmp_path: Path) -> None:
     assert found[2.0] == pytest.approx(0.5 - EACH * 0.05, abs=0.01)
 
 
+def test_overhead_is_that_of_one_query(tmp_path: Path) -> None:
+    """A host tells what one batch of one of its queries takes, however many there are, and while some leave."""
+    made = system(tmp_path)
+    operators = {name: attrs.evolve(each, cost=(0.01,)) for name, each in NETWORK.operators.items()}
+    network = Network.of("two", NETWORK.sources.values(), operators.values(), NETWORK.sinks.values())
+    made.deployment, now = attrs.evolve(made.deployment, network=network), time.time() - 100
+    made.units["second"] = made.units["second"].on("h1")
+    watch, both = Observer(made), ("first", "second")
+    for name, number in ((name, number) for number in range(8) for name in both):
+        batch(made, name, number, now + 5 * number, 0.5)
+        report(made, name, number, now + 5 * number, 0.5)
+    each = watch.look([], [], {}, {}).hosts["h1"].overhead
+    assert each == pytest.approx(0.5 - EACH * 0.01, abs=0.02)
+    made.units["second"] = made.units["second"].on("h2")
+    hosts = watch.look(["second"], [], {}, {}).hosts
+    assert (hosts["h1"].overhead, hosts["h2"].overhead) == (each, None)
+
+
 @pytest.mark.parametrize("capacity", [1.0, 4.0])
 def test_work_is_told_in_seconds_of_a_benchmark_core(tmp_path: Path, capacity: float) -> None:
     """What batches have worked counts by the host where they ran, also once their unit has moved to another."""

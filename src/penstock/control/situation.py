@@ -126,19 +126,24 @@ class Situation:
 
     @cached_property
     def fixed(self) -> Floats:
-        """Seconds of the batches of each of ``hosts`` besides their tuples, array (hosts,).
+        """Seconds besides tuples of a batch of each query of ``hosts``, or of one where a host has none."""
+        queries = Counter(unit.host for unit in self.seen.units if not unit.real_time)
+        count = np.array([max(1, queries[name]) for name in self.hosts])
+        # As many run at once as there are cores.
+        share = count / np.minimum([self.seen.cluster.hosts[name].cores for name in self.hosts], count)
+        found: Floats = self._overhead * share
+        return found
+
+    @cached_property
+    def _overhead(self) -> Floats:
+        """Seconds of one batch of one query on each of ``hosts`` besides its tuples, array (hosts,).
 
         Where nobody has seen them, as on a host that has nothing to do, they will be as long as on the others.
         """
-        queries = Counter(unit.host for unit in self.seen.units)
-        count = np.array([max(1, queries[name]) for name in self.hosts])
         seen = [self.seen.hosts.get(name) for name in self.hosts]
-        known = np.array([np.nan if row is None or row.overhead is None else row.overhead for row in seen]) / count
+        known = np.array([np.nan if row is None or row.overhead is None else row.overhead for row in seen])
         told = ~np.isnan(known)
-        each = np.where(told, known, known[told].mean() if told.any() else 0.0)
-        # As many run at once as there are cores.
-        found: Floats = each * count / np.minimum([self.seen.cluster.hosts[name].cores for name in self.hosts], count)
-        return found
+        return np.where(told, known, known[told].mean() if told.any() else 0.0)
 
     @cached_property
     def hops(self) -> int:
@@ -327,13 +332,11 @@ class Situation:
     def _worked(self) -> Floats:
         """What the batches that run have worked beyond their overhead, array (hosts,), benchmark-core seconds."""
         took, running = np.zeros(len(self.hosts)), np.zeros(len(self.hosts))
-        units = Counter(unit.host for unit in self.seen.units)
         for unit in self.seen.units:
-            host, seen = self._number.get(unit.host), self.seen.hosts.get(unit.host)
+            host = self._number.get(unit.host)
             if host is None or unit.since is None:
                 continue
-            fixed = 0.0 if seen is None else (seen.overhead or 0.0) / units[unit.host]
-            took[host] += max(0.0, unit.since - fixed)
+            took[host] += max(0.0, unit.since - self._overhead[host])
             running[host] += 1
         capacity = np.array([self.seen.cluster.hosts[name].capacity for name in self.hosts])
         worked: Floats = took / np.maximum(running, 1) * capacity

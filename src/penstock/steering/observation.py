@@ -21,8 +21,8 @@ class HostSeen:
     busy
         Share of the period in which it worked, 0..1.
     batches, overhead
-        Batches that ended, and the fixed time of one (s), where it works in batches; of several queries, what one batch
-        of each takes its cores together.
+        Batches that ended, and the fixed time of one (s), where it works in batches; where each query has its own, that
+        of one query.
     rest
         How long the batch that runs will still take (s), where what it has taken does not count as waiting.
     speed
@@ -71,6 +71,8 @@ class UnitSeen:
         How long the batch that runs has taken so far (s); None: none runs, or it does not work in batches.
     parts
         Its operators divided into what can go on as units of their own; empty where it is moved as a whole.
+    real_time
+        Whether it works row by row, where other units work in batches.
     """
 
     name: str
@@ -85,6 +87,7 @@ class UnitSeen:
     doubt: float = 0.0
     since: float | None = None
     parts: tuple[tuple[str, ...], ...] = ()
+    real_time: bool = False
 
 
 @attrs.frozen(eq=False, kw_only=True)

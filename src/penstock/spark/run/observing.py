@@ -289,6 +289,7 @@ class Observer:
                     doubt=doubt,
                     since=max(0.0, now - since[name]) if running and not prompt and name in since else None,
                     parts=parts,
+                    real_time=prompt,
                 )
             )
             found += [self._copy(unit, copy, down) for copy in unit.others]
@@ -311,22 +312,25 @@ class Observer:
         """Return what is known of a copy that follows: it works as the one that leads does."""
         host, runner = unit.copies[copy], self.system.copies.runners.get(copy)
         generation = 0 if runner is None else runner.query.spec.generation
-        there = runner is not None and host not in down
         return UnitSeen(
-            name=copy_name(copy), operators=unit.operators(copy), host=host, generation=generation, running=there
+            name=copy_name(copy),
+            operators=unit.operators(copy),
+            host=host,
+            generation=generation,
+            running=runner is not None and host not in down,
+            real_time=self.system.deployment.prompt(unit.fragment),
         )
 
     def _overhead(self, host: str) -> float | None:
-        """Return what one batch of each of a host's units takes besides its rows; in real-time mode there are none."""
+        """Return what a batch of one of a host's units takes besides its rows; in real-time mode there are none."""
         units, prompt = self.system.units, self.system.deployment.prompt
-        there = {
-            name: each
+        known = [
+            each.fixed
             for name, (_, each) in self._lengths.items()
             if name in units and (each.host == host or host in units[name].copies.values())
-        }
-        mine = [each.fixed for name, each in there.items() if not prompt(units[name].fragment)]
-        known = [fixed for fixed in mine if fixed is not None]
-        return float(np.mean(known)) * len(mine) if known else None
+            if each.fixed is not None and not prompt(units[name].fragment)
+        ]
+        return float(np.mean(known)) if known else None
 
     def _latency(self, batches: Mapping[str, Sequence[Batch]]) -> dict[str, LatencySeen]:
         """Return the latencies of the tuples that these batches brought to sinks."""
