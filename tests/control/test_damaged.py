@@ -67,6 +67,8 @@ def test_a_request_that_cannot_be_read_is_refused(tmp_path, request_of):
         {"status": 3},
         {"state": {"journal": [[]]}},
         {"state": {"journal": [[1.0, {}]]}},
+        {"state": {"written": 9}},
+        {"state": {"written": "x"}},
         {"state": {"known": {}}},
         {"state": {"at": None}},
     ],

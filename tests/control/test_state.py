@@ -17,8 +17,10 @@ from penstock.control.folder import Folder
 from penstock.control.goals import Goals
 from penstock.control.loop import Asked, Control
 from penstock.control.policies import policies
+from penstock.control.policies.base import Proposal
 from penstock.control.request import identity_of
 from penstock.control.state import State, plan_document, read_plan
+from penstock.errors import InputError
 from penstock.files import to_json
 from penstock.network import Network, Operator, Sink, Source, network_document
 from penstock.network.model import Growth
@@ -147,3 +149,76 @@ def test_a_query_that_grows_is_attached():
     asked = Asked("x", admitted(filed({"network": network_document(network), "rates": {"s9": 50.0}})))
     assert control.turn(engine, state, flow, [asked]).answers["x"]["done"]
     assert engine.observe().network.operators["sums"] == grows
+
+
+def changing(_now, rng):
+    """Return a proposal that keeps another share at every look."""
+    return Proposal(policy="half", plan=Plan(keep={"s1->cheap1": float(rng.uniform(0.2, 0.9))}), why="half")
+
+
+def decided(path, seconds, tell=None):
+    """Return the report of a controller that drops another share at every look, and moves what it may."""
+    folder, chosen = Folder(path), (changing, *policies("provision,rebalance"))
+    goals = Goals(spare=Cluster.uniform(2).spares(1))
+    controller = Controller(
+        engine=simulated(two_queries(), TOGETHER, stepped((seconds, 250.0))),
+        control=Control(policies=chosen, act=True, journaled=True, goals=goals),
+        folder=folder, until=float(seconds), tell=tell,
+    )  # fmt: skip
+    with folder.held():
+        return controller.run()
+
+
+def test_the_state_does_not_grow_with_the_decisions(tmp_path):
+    """However much was decided, the file that is written each time is as long."""
+    sizes = []
+    for seconds in (40, 80):
+        assert decided(tmp_path / str(seconds), seconds)["decisions"] >= seconds - 3
+        sizes.append((tmp_path / str(seconds) / "control" / "state.json").stat().st_size)
+    assert sizes[1] < 1.05 * sizes[0]
+
+
+@pytest.mark.parametrize("what", ["written", "cut off", "earlier version"])
+def test_a_controller_goes_on_from_what_it_has_applied(tmp_path, monkeypatch, what):
+    """Killed before the state knows of a plan, or within its line, or in a version that kept plans in the state."""
+    report = decided(tmp_path / "whole", 30)
+    assert report["moves"]
+    write, killed = Folder.write, tmp_path / "killed"
+
+    def die(folder, document):
+        if document["state"]["at"] >= 20:
+            raise Killed
+        write(folder, document)
+
+    monkeypatch.setattr(Folder, "write", die)
+    with pytest.raises(Killed):
+        decided(killed, 30)
+    monkeypatch.undo()
+    journal, state = Folder(killed).path / "journal.jsonl", Folder(killed).read()
+    lines = journal.read_text().splitlines(keepends=True)
+    assert len(lines) == state["state"]["written"] + 1
+    if what == "cut off":
+        journal.write_text("".join(lines)[:-10])
+    if what == "earlier version":
+        rows = [json.loads(line) for line in lines[:-1]]
+        state["state"]["journal"] = [[row["time"], row["plan"]] for row in rows]
+        state["state"]["moves"] = [move for row in rows for move in row["moves"]]
+        del state["state"]["written"]
+        write(Folder(killed), state)
+        journal.unlink()
+    assert decided(killed, 30) == report
+    assert len(Folder(killed).history("journal.jsonl")) == Folder(killed).read()["state"]["written"]
+
+
+def test_a_journal_that_has_lost_lines_is_damaged(tmp_path):
+    """Where less is left than the state knows of, nothing can be done again, and the file is named."""
+
+    def die(_what, share):
+        if share > 0.5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        decided(tmp_path, 20, die)
+    (tmp_path / "control" / "journal.jsonl").unlink()
+    with pytest.raises(InputError, match=r"is damaged: .*journal\.jsonl.*--fresh"):
+        decided(tmp_path, 20)

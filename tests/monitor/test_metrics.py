@@ -148,12 +148,10 @@ def test_rows_count_once_however_many_copies_read_them(penstock: Any, tmp_path: 
 
 def test_hosts_that_were_added_are_there(controlled: Path) -> None:
     """A host that a controller added during the run has its share and its backlog."""
-    path = controlled / "control" / "state.json"
-    document = json.loads(path.read_text())
     plan = {"placement": {}, "network": None, "add": [{"name": "h4", "capacity": 2.0}], "retire": []}
-    document["state"]["journal"].append([70.0, plan])
-    path.write_text(json.dumps(document))
-    status = document["status"]
+    with (controlled / "control" / "journal.jsonl").open("a") as file:
+        file.write(json.dumps({"time": 70.0, "moves": [], "plan": plan}) + "\n")
+    status = json.loads((controlled / "control" / "state.json").read_text())["status"]
     period(controlled, busy={**status["busy"], "h4": 0.25}, placement={**status["placement"], "views": "h4"})
     view = ControlledView(controlled)
     view.look(0.0)

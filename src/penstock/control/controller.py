@@ -13,7 +13,7 @@ import numpy as np
 from penstock.control.decision import seen_of
 from penstock.control.engine import Engine
 from penstock.control.flow import Flow
-from penstock.control.folder import Folder, Request
+from penstock.control.folder import JOURNAL, Folder, Request
 from penstock.control.line import Line
 from penstock.control.loop import Asked, Control, Proposing, Turned
 from penstock.control.periods import Periods
@@ -121,6 +121,7 @@ class Controller:
             return
         self.state, self._told = State.read(known["state"]), int(known["told"])
         self.folder.cut(self._told)
+        self.folder.cut(self.state.written, JOURNAL)
         self._periods.cut(self.state.at)
         if self.control.journaled:
             self._replay()
@@ -143,12 +144,12 @@ class Controller:
 
     def _replay(self) -> None:
         """Let an engine that has forgotten everything do again what it had done."""
-        journal = list(self.state.journal)
+        journal = [row for row in journal_of(self.folder, self.state) if "plan" in row]
         while self.engine.now < self.state.at - 1e-9 and not self._stop:
             self._wait(self._next(self.engine.now))
             self.totals = self.totals.after(self.engine.observe())
-            while journal and journal[0][0] <= self.engine.now + 1e-9:
-                self.engine.apply(read_plan(journal.pop(0)[1]))
+            while journal and journal[0]["time"] <= self.engine.now + 1e-9:
+                self.engine.apply(read_plan(journal.pop(0)["plan"]))
 
     def _next(self, now: float) -> float:
         """Return the time of the next look (s); there is one at the end, whatever is left till then."""
@@ -228,6 +229,8 @@ class Controller:
 
     def _save(self, turned: Turned | None = None, *, over: bool = False) -> None:
         began = time.monotonic()
+        self.folder.tell(self.state.fresh, JOURNAL)
+        self.state = attrs.evolve(self.state, written=self.state.written + len(self.state.fresh), fresh=())
         document: Document = {
             "identity": dict(self.identity),
             "over": over,
@@ -264,7 +267,7 @@ class Controller:
         return {
             **report,
             "decisions": self.state.decisions,
-            "moves": [dict(move) for move in self.state.moves],
+            "moves": [move for row in journal_of(self.folder, self.state) for move in row["moves"]],
             "acted": self.control.act,
         }
 
@@ -321,8 +324,11 @@ def left_by(folder: Folder, identity: Mapping[str, object], scenario: Sequence[H
         # Whatever is damaged is found before anything runs.
         state = State.read(known["state"])
         float(state.at), int(known["told"])
-        for at, plan in state.journal:
-            float(at), read_plan(plan)
+        journal = journal_of(folder, state)
+        for row in journal:
+            [*row["moves"]], read_plan(row["plan"]) if "plan" in row else None
+        if len(journal) < state.written:
+            raise ValueError(f"it knows of {state.written} plans, and {JOURNAL} has {len(journal)}")
         for number, _ in known.get("waiting", ()):
             if not 0 <= int(number) < len(scenario) or not isinstance(scenario[int(number)].event, Admit):
                 raise ValueError(f"event {int(number) + 1} of the scenario is no query that could wait")
@@ -330,6 +336,11 @@ def left_by(folder: Folder, identity: Mapping[str, object], scenario: Sequence[H
     except (InputError, *DAMAGED) as error:
         raise _damaged(folder, _lacking(error)) from None
     return known
+
+
+def journal_of(folder: Folder, state: State) -> list[Document]:
+    """Return the lines of all plans that were applied, as `State` has them."""
+    return [*folder.history(JOURNAL)[: state.written], *state.fresh]
 
 
 def _damaged(folder: Folder, why: str) -> InputError:

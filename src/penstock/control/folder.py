@@ -7,6 +7,7 @@
     state.json      what the controller remembers and how things stand, replaced as a whole
     ready           there once the controller takes what is asked for, which it does not while it starts
     history.jsonl   one line a decision; of runs before that were over, history-1.jsonl and so on
+    journal.jsonl   one line a plan that was applied, as far as it is needed again: see `penstock.control.state`
     periods.jsonl   in the simulator, one line a period; of long runs the last ones: see `penstock.control.periods`
     requests/ID     what was asked for and is not answered yet, each file written as a whole
     replies/ID      the answers
@@ -31,6 +32,9 @@ from penstock.errors import EngineError, InputError
 from penstock.files import Document, read_kept, to_json
 
 DEFAULT = ".penstock"
+
+HISTORY, JOURNAL = "history.jsonl", "journal.jsonl"
+"""Files of lines that are only added to; the state file says how many of them count."""
 
 
 @attrs.frozen
@@ -153,11 +157,11 @@ class Folder:
                     self.write({**known, "failed": str(error)})
             raise
 
-    def tell(self, lines: Iterable[Mapping[str, object]]) -> None:
-        """Add lines to the history."""
+    def tell(self, lines: Iterable[Mapping[str, object]], name: str = HISTORY) -> None:
+        """Add lines to the history, or to the journal."""
         text = _lines(lines)
         if text:
-            with open(self.path / "history.jsonl", "a", encoding="utf-8") as file:
+            with open(self.path / name, "a", encoding="utf-8") as file:
                 file.write(text)
 
     @property
@@ -172,8 +176,9 @@ class Folder:
 
     def begin(self, *, keep: bool) -> Path | None:
         """Begin anew; return where the history of the run before is kept from now on, None if it is not."""
-        path, number = self.path / "history.jsonl", 1
-        (self.path / "state.json").unlink(missing_ok=True)
+        path, number = self.path / HISTORY, 1
+        for name in ("state.json", JOURNAL):
+            (self.path / name).unlink(missing_ok=True)
         if not keep:
             path.unlink(missing_ok=True)
         if not path.exists():
@@ -182,17 +187,17 @@ class Folder:
             number += 1
         return path.replace(aside)
 
-    def cut(self, length: int) -> None:
-        """Leave only the first lines of the history: what the state file knows of."""
-        path, text = self.path / "history.jsonl", _lines(self.history()[:length])
+    def cut(self, length: int, name: str = HISTORY) -> None:
+        """Leave only the first lines of the history, or of the journal: what the state file knows of."""
+        path, text = self.path / name, _lines(self.history(name)[:length])
         # The next line would become part of one that was cut off.
         if path.exists() and path.read_bytes() != text.encode():
             _replace(path, text)
 
-    def history(self) -> list[Document]:
-        """Return the lines of the history; one that was cut off by a kill, or is no decision, is left out."""
+    def history(self, name: str = HISTORY) -> list[Document]:
+        """Return the lines of the history, or of the journal, without those that are cut off or have no time."""
         try:
-            lines = (self.path / "history.jsonl").read_bytes().split(b"\n")
+            lines = (self.path / name).read_bytes().split(b"\n")
         except FileNotFoundError:
             return []
         return [row for line in lines if (row := decision_in(line)) is not None]

@@ -11,11 +11,11 @@ from penstock.cluster import Host
 from penstock.control.knowledge import Knowledge
 from penstock.control.policies.base import Proposal
 from penstock.control.settling import Open
-from penstock.files import Document
+from penstock.files import Document, plain
 from penstock.network import network_document, read_network_document
 from penstock.steering import Applied, Observation, Plan
 
-VERSION = 1
+VERSION = 2
 
 Moved = TypedDict("Moved", {"time": float, "operator": str, "from": str, "to": str})
 """An operator's move that was begun."""
@@ -38,12 +38,11 @@ class State:
         Hosts that are to become empty.
     decisions
         How many there were.
-    moves
-        Those that were begun: time, operator, from, to.
     open
         Decisions of which it is not yet known what came.
-    journal
-        Plans that were applied, with their times, for engines that are rebuilt by doing everything again.
+    written, fresh
+        How many lines the journal has of plans that were applied, and those that it does not have yet: ``time``,
+        ``moves`` that were begun, and ``plan`` for engines that are rebuilt by doing everything again.
     """
 
     at: float = 0.0
@@ -53,9 +52,9 @@ class State:
     advised: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
     draining: frozenset[str] = frozenset()
     decisions: int = 0
-    moves: tuple[Moved, ...] = ()
     open: tuple[Open, ...] = ()
-    journal: tuple[tuple[float, Document], ...] = ()
+    written: int = 0
+    fresh: tuple[Document, ...] = ()
 
     def after(self, found: Proposal, plan: Plan, applied: Applied, seen: Observation, *, journaled: bool) -> State:
         """Return the state after a proposal was applied, as far as its ``plan`` went."""
@@ -69,7 +68,8 @@ class State:
         # What copies drop says which of them can lead, and begins others anew.
         moving = {"add", "attach", "retire", *(["keep"] if found.policy == "replicate" else [])}
         large = begun or any(change.kind in moving for change in applied.begun)
-        entry = ((applied.at, plan_document(plan)),) if journaled and applied.begun else ()
+        again = {"plan": plain(plan_document(plan))} if journaled and applied.begun else {}
+        line = {"time": applied.at, "moves": list(moves), **again}
         return attrs.evolve(
             self,
             # An operator that had to leave a dead host need not rest: the host may come back.
@@ -81,16 +81,15 @@ class State:
             known=attrs.evolve(self.known, promised={**self.known.promised, **found.promised})
             if any(change.kind == "attach" for change in applied.begun)
             else self.known,
-            moves=(*self.moves, *moves),
-            journal=(*self.journal, *entry),
+            fresh=(*self.fresh, line) if moves or again else self.fresh,
         )
 
     def document(self) -> Document:
-        """Return it for the state file."""
-        plain = {field.name: getattr(self, field.name) for field in attrs.fields(State)}
+        """Return it for the state file, once nothing is ``fresh``."""
+        found = {field.name: getattr(self, field.name) for field in attrs.fields(State) if field.name != "fresh"}
         still = [each.document() for each in self.open]
         known = self.known.document()
-        return {**plain, "version": VERSION, "known": known, "draining": sorted(self.draining), "open": still}
+        return {**found, "version": VERSION, "known": known, "draining": sorted(self.draining), "open": still}
 
     @classmethod
     def read(cls, document: Document) -> State:
@@ -103,9 +102,8 @@ class State:
             advised={name: _advised(given) for name, given in document["advised"].items()},
             draining=frozenset(document["draining"]),
             decisions=document["decisions"],
-            moves=tuple(document["moves"]),
             open=tuple(map(Open.read, document["open"])),
-            journal=tuple((row[0], row[1]) for row in document["journal"]),
+            **({"fresh": _kept(document)} if "journal" in document else {"written": int(document["written"])}),
         )
 
 
@@ -135,6 +133,12 @@ def read_plan(document: Document) -> Plan:
             "retire": tuple(document["retire"]),
         }
     )
+
+
+def _kept(document: Document) -> tuple[Document, ...]:
+    """Return the lines of the journal of an earlier version, which kept moves and plans in the state."""
+    plans = [{"time": float(row[0]), "moves": [], "plan": row[1]} for row in document["journal"]]
+    return {"time": 0.0, "moves": list(document["moves"])}, *plans
 
 
 def _advised(given: Document | list[Any]) -> Mapping[str, float]:

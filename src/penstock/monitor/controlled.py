@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
 from penstock.cluster import Host, Placement, base_name
-from penstock.control.folder import Folder, decision_in
+from penstock.control.folder import JOURNAL, Folder, decision_in
 from penstock.control.periods import BEFORE, NAME
 from penstock.errors import InputError, locating
 from penstock.files import Document, read_kept
@@ -58,6 +57,9 @@ class ControlledView(View):
         self.begin, self.batches = 0.0, False
         self.controller, self._history = Folder(folder), Decisions(folder / "control")
         self._files = [Lines(folder / "control" / name) for name in (BEFORE, NAME)]
+        self._journal = Lines(folder / "control" / JOURNAL)
+        # An earlier version kept them in the state.
+        self._plans = [row[1] for row in state.get("state", {}).get("journal", ())]
         self._at, self._back = 0.0, False
         self._seen: Document = {}
         self._waiting: dict[str, float] = {}
@@ -87,7 +89,7 @@ class ControlledView(View):
             # The simulator serves row by row unless it was given a trigger.
             identity = document.get("identity", {})
             self.batches = identity.get("options", [None])[0] is not None
-            fresh = self._periods(document.get("state", {}).get("journal", ()))
+            fresh = self._periods()
             known = document.get("status")
             if known is None or known == self._seen:
                 return fresh
@@ -100,29 +102,30 @@ class ControlledView(View):
         """Ask the controller for something; see `penstock.control.folder.Folder.ask`."""
         return self.controller.ask(kind, given)
 
-    def _periods(self, journal: Sequence[tuple[float, Document]]) -> bool:
+    def _periods(self) -> bool:
         """Take in the periods that are new; return whether there are any."""
         before, now = self._files
         # The file before never grows: what is in it was looked at when it was the newer one.
         lines = [*(before.look() if not self._at else ()), *now.look()]
         rows = [row for line in lines if (row := decision_in(line)) is not None and row["time"] > self._at]
+        plans = [row["plan"] for line in self._journal.look() if "plan" in (row := decision_in(line) or {})]
+        self._plans += [plan for plan in plans if plan["add"] or plan["network"]]
         if rows and not self._at:
             self.board.since = math.floor(rows[0]["since"] / self.board.step)
         for row in rows:
             if "placement" in row:
                 self._placed = row["placement"]
                 self._copied = Counter(map(base_name, self._placed))
-            self._follow(row, journal)
+            self._follow(row)
             self._take(row)
         return bool(rows)
 
-    def _follow(self, row: Document, journal: Sequence[tuple[float, Document]]) -> None:
+    def _follow(self, row: Document) -> None:
         """Take in the queries and hosts that came on the way, once the controller sees them run."""
-        plans = [plan for _, plan in journal]
-        added = {host["name"]: host for plan in plans for host in plan["add"]}
+        added = {host["name"]: host for plan in self._plans for host in plan["add"]}
         hosts = {name: Host(**added[name]) for name in set(added) & set(row["busy"]) - set(self.board.hosts)}
         running = {base_name(name) for name in self._placed}
-        grown = [plan["network"] for plan in plans if _runs(plan["network"], running)]
+        grown = [plan["network"] for plan in self._plans if _runs(plan["network"], running)]
         if hosts or (grown and len(grown[-1]["operators"]) > len(self.network.operators)):
             network = read_network_document(grown[-1]) if grown else self.network
             self.grow(network, [hosts[name] for name in sorted(hosts)], when=float(row["since"]))
