@@ -2,7 +2,7 @@
 
 Broker and connector jars come through Maven, into `.tools/kafka`. The broker speaks KRaft, listens on 127.0.0.1 only,
 and asks for a password (SASL/PLAIN) that is made when it is first started. Who connects finds all that it needs in
-`.tools/kafka/run/client.env`.
+`.tools/kafka/run/client.env`. Users that are added to it (SCRAM-SHA-256) have the rights that they are given.
 """
 
 from __future__ import annotations
@@ -43,10 +43,14 @@ listener.security.protocol.map=CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT
 inter.broker.listener.name=CLIENT
 controller.listener.names=CONTROLLER
 sasl.enabled.mechanisms=PLAIN
+listener.name.client.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
 sasl.mechanism.inter.broker.protocol=PLAIN
 sasl.mechanism.controller.protocol=PLAIN
 listener.name.client.plain.sasl.jaas.config={login}
 listener.name.controller.plain.sasl.jaas.config={login}
+listener.name.client.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:{user}
 log.dirs={folder}/data
 num.partitions=1
 offsets.topic.num.partitions=1
@@ -143,7 +147,7 @@ class Broker(Service):
         port, controller = free_ports(2)
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         login = f'{module} required username="{USER}" password="{password}" user_{USER}="{password}";'
-        text = SERVER.format(port=port, controller=controller, login=login, folder=self.folder)
+        text = SERVER.format(port=port, controller=controller, login=login, user=USER, folder=self.folder)
         private(self.folder / "server.properties", text)
         (self.folder / "log4j2.properties").write_text(LOGGING)
         tool = [*self._java("kafka.tools.StorageTool"), "format", "-t", _cluster_id(), "-c"]

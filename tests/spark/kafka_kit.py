@@ -8,7 +8,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 
 def client(broker: Any, **more: Any) -> dict[str, Any]:
@@ -28,6 +39,21 @@ def client(broker: Any, **more: Any) -> dict[str, Any]:
 def settings(broker: Any, **more: Any) -> dict[str, str]:
     """Return the table ``kafka`` of a cluster, whose variables must be set."""
     return {**broker.table, **more}
+
+
+def user_with(broker: Any, prefix: str, *operations: AclOperation) -> dict[str, Any]:
+    """Return settings of a new user, who may do so with topics, and write in transactions, of names that begin so."""
+    name, admin = f"user-{uuid.uuid4().hex[:8]}", AdminClient(client(broker))
+    scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    made = admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, scram, name.encode())])
+    rights = [(ResourceType.TOPIC, each) for each in operations] + [(ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE)]
+    given = [
+        AclBinding(kind, prefix, ResourcePatternType.PREFIXED, f"User:{name}", "*", each, AclPermissionType.ALLOW)
+        for kind, each in rights
+    ]
+    for future in [*made.values(), *admin.create_acls(given).values()]:
+        future.result(30)
+    return client(broker, **{"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": name, "sasl.password": name})
 
 
 def make_topic(broker: Any, name: str, partitions: int = 1) -> str:

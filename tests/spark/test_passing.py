@@ -295,7 +295,7 @@ def test_upkeep_waits_for_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(1)
         raise EngineError("Kafka does not answer")
 
-    for name, do in (("clean_logs", lambda *_: None), ("fold", lambda *_: None), ("clean_topics", clean)):
+    for name, do in (("clean_logs", lambda *_: {}), ("fold", lambda *_: None), ("clean_topics", clean)):
         monkeypatch.setattr(f"penstock.spark.run.system.{name}", do)
     system.upkeep()
     assert asked

@@ -177,7 +177,7 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
             report=tell,
             heard=heard,
         )
-    for text in unread(outcome.gone, outcome.skipped, outcome.unfound):
+    for text in unread(outcome.gone, outcome.skipped, outcome.unfound, outcome.unremoved):
         say(text)
     if outcome.early:
         say("penstock: rows before 1970 enter no window or join: Spark's watermark begins there")

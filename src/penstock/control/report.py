@@ -96,6 +96,7 @@ def compare(
         **({"gone": dict(outcome.gone)} if outcome.gone else {}),
         **({"skipped": dict(outcome.skipped)} if outcome.skipped else {}),
         **({"unfound": dict(outcome.unfound)} if outcome.unfound else {}),
+        **({"unremoved": dict(outcome.unremoved)} if outcome.unremoved else {}),
     }
     for name, rows in outcome.repeated.items():
         if rows:
@@ -113,15 +114,22 @@ def compare(
     return document
 
 
-def unread(gone: Mapping[str, int], skipped: Mapping[str, int], unfound: Mapping[str, str]) -> list[str]:
-    """Return what to say of messages gone before they were read, of files passed over, and of where none was found."""
+def unread(
+    gone: Mapping[str, int], skipped: Mapping[str, int], unfound: Mapping[str, str], unremoved: Mapping[str, str]
+) -> list[str]:
+    """Return what to say of messages gone before they were read, of files passed over, and of where none was found.
+
+    And of topics between hosts that keep what all have read.
+    """
     none = "penstock: the source {!r} has found no file at {}{}"
     said = "messages of the topic {!r} were gone before they were read"
     old = "files of the source {!r} were not read: they are a week older than others (Spark's maxFileAge)"
+    kept = f"penstock: rows that all readers have passed stay in the topics of {', '.join(map(repr, unremoved))}"
     return [
         *(f"penstock: {count} {said.format(topic)}" for topic, count in gone.items()),
         *(f"penstock: {count} {old.format(source)}" for source, count in skipped.items()),
         *(none.format(source, path, _hint(path)) for source, path in unfound.items()),
+        *([f"{kept}: {'; '.join(sorted({*unremoved.values()}))}"] if unremoved else []),
     ]
 
 

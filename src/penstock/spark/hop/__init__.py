@@ -90,8 +90,14 @@ class Hop(Protocol):
     def settled(self) -> int:
         """Return how far a reader would come now: behind the last batch with rows or a new frontier."""
 
-    def clean(self, passed: list[Position]) -> None:
-        """Remove what readers at these positions have passed; the mark before stays."""
+    def clean(self, passed: list[Position]) -> str:
+        """Remove what readers at these positions have passed; the mark before stays.
+
+        Returns
+        -------
+        str
+            Why that is refused, if it is. What cannot be removed at the moment is not told: it goes next time.
+        """
 
     def close(self) -> None:
         """Let go of what was opened."""

@@ -168,12 +168,13 @@ class DirectoryLog:
                 break
         return self._passed
 
-    def clean(self, passed: list[Position]) -> None:
+    def clean(self, passed: list[Position]) -> str:
         """Remove what readers have passed; the batch before stays, since it carries the frontier."""
         before = min(position["batch"] for position in passed)
         for name in self.folder.names():
             if (found := FILE.fullmatch(name)) and int(found[1]) < before - 1:
                 (self.folder / name).remove()
+        return ""
 
     def close(self) -> None:
         """Nothing is open."""

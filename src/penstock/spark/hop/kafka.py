@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 NOTHING: Said = {"batch": 0, "mark": SILENT, "settled": 0}
 """What a log says that holds no batch yet."""
 
+MOMENT = 3.0
+"""How long (s) at most to wait for a broker that removes rows."""
+
 LINGER = 2.0
 """How long (s) at most to wait for a transaction to end when asked how far a log is."""
 
@@ -262,17 +265,26 @@ class KafkaLog:
         while not shown() and time.monotonic() < deadline:
             time.sleep(0.005)
 
-    def clean(self, passed: list[Position]) -> None:
+    def clean(self, passed: list[Position]) -> str:
         """Remove what all readers have passed; the last mark before stays, since it carries the frontier."""
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
 
         if not passed or any("mark" not in position for position in passed):
-            return
+            return ""
         ends = [min(position["mark"] for position in passed)]
         ends += [min(position[f"from{number}"] for position in passed) for number in range(1, self.topics.partitions)]
         places = [TopicPartition(self.topic, number, end) for number, end in enumerate(ends)]
-        for future in self._administrator().delete_records(places, request_timeout=PATIENCE).values():
-            future.result(PATIENCE)
+        deadline = time.monotonic() + MOMENT
+        try:
+            for future in self._administrator().delete_records(places, request_timeout=MOMENT).values():
+                future.result(max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            return ""
+        except KafkaException as error:
+            # What the client says itself is that it has not reached anybody.
+            refused = error.args[0].code() > 0 and not error.args[0].retriable()
+            return str(error.args[0].str()) if refused else ""
+        return ""
 
     def _administrator(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient

@@ -292,7 +292,7 @@ class Engine:
                     system = self.system(deployment, prompt, tell)
                     begin = time.time()
                     refused = work(system)
-                    clean_logs(system.deployment, system.queries)
+                    system.unremoved = clean_logs(system.deployment, system.queries)
             except PySparkException as error:
                 raise EngineError(f"a query failed: {short(error)}") from None
             finally:
@@ -305,6 +305,7 @@ class Engine:
                 down=frozenset(system.down),
                 missing=dict(system.copies.missing),
                 gone=system.gone,
+                unremoved=system.unremoved,
                 between=rows_between(system.deployment, system.queries) if deployment.teach else {},
             )
 

@@ -375,7 +375,7 @@ class SparkEngine:
         """Return what came of the run so far, in the keys of ``penstock run``, and what failed on the way."""
         with self.system.lock:
             outcome = collect(self.system.deployment, self.system.queries, self.now)
-            outcome = attrs.evolve(outcome, gone=self.system.gone)
+            outcome = attrs.evolve(outcome, gone=self.system.gone, unremoved=self.system.unremoved)
             placement = self.system.deployment.placement
             return {**summary(outcome, self.network, placement, self.cluster.hosts), "failures": [*self._told]}
 

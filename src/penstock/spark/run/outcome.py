@@ -107,6 +107,8 @@ class Outcome:
         By source, how many files of its folder no query reads, since they are much older than those that were read.
     unfound
         By source, the path at which it has found no file yet, of those that have not.
+    unremoved
+        By operator whose topic keeps rows that all readers have passed, why a broker refuses to remove them.
     between
         By operator in real-time mode whose rows leave its query for another one, where that was asked for: when its
         topic had each row, and the row's stimulus time (s since 1970); of old rows only as far as they were kept.
@@ -127,6 +129,7 @@ class Outcome:
     gone: Mapping[str, int] = attrs.field(factory=dict)
     skipped: Mapping[str, int] = attrs.field(factory=dict)
     unfound: Mapping[str, str] = attrs.field(factory=dict)
+    unremoved: Mapping[str, str] = attrs.field(factory=dict)
     between: Mapping[str, tuple[Array, Array]] = attrs.field(factory=dict)
 
     def latency(self, sink: str | None = None) -> Array:

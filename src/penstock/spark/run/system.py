@@ -84,6 +84,8 @@ class System:
         When which keep fraction holds, in queries in real-time mode.
     gone
         By topic, how many messages were gone when the run went on, of those that it had still to read.
+    unremoved
+        By operator, why a broker refuses to remove its rows that all readers have passed.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class System:
         self.lock = threading.RLock()
         self.growing = False
         self.gone: Mapping[str, int] = {}
+        self.unremoved: dict[str, str] = {}
         self.ended = threading.Event()
         self._kept = self._seen = self._swept = time.monotonic()
 
@@ -412,7 +415,7 @@ class System:
         # A reader that is about to begin is not seen by its query yet.
         if not self.growing and time.monotonic() - self._kept > UPKEEP:
             self._kept = time.monotonic()
-            clean_logs(self.deployment, self.readers)
+            self.unremoved = clean_logs(self.deployment, self.readers)
             fold(self.deployment, self.readers)
             if time.monotonic() - self._swept > KEPT:
                 self._swept = time.monotonic()

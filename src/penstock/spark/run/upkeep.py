@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Mapping, Sequence
 
 import attrs
 
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
+from penstock.spark.hop.kafka import MOMENT
 from penstock.spark.hop.logs import log_of
 from penstock.spark.run.history import History, read_history, write_history
 from penstock.spark.run.meter import looks_of, metered
@@ -21,18 +24,31 @@ LEFT = 2
 """Batches that stay in any case: the last may have to be done again, and asks the one before it."""
 
 
-def clean_logs(deployment: Deployment, queries: Sequence[Query]) -> None:
-    """Remove what every reader of a log has passed, with a batch to spare."""
-    passed: dict[str, list[Position]] = {name: [] for query in queries for name in query.reads}
+def clean_logs(deployment: Deployment, queries: Sequence[Query]) -> dict[str, str]:
+    """Remove what every reader of a log has passed, with a batch to spare.
+
+    Whoever looks after the run waits meanwhile: where a broker is away, what is left goes next time.
+
+    Returns
+    -------
+    dict
+        By operator, why a broker refuses to remove its rows.
+    """
+    passed: dict[str, list[Position]] = {}
+    topics = {name: query.spec.topics for query in queries for name in query.reads}
     for query in queries:
         come = reached(query, before=1)
         for name in query.reads:
-            passed[name].append(come.get(name, START))
+            passed.setdefault(name, []).append(come.get(name, START))
+    refused: dict[str, str] = {}
+    deadline = time.monotonic() + MOMENT
     for name, positions in passed.items():
-        if min(position["batch"] for position in positions) > 1:
-            log = log_of(deployment.place, queries[0].spec.topics, name)
-            log.clean(positions)
-            log.close()
+        if min(position["batch"] for position in positions) > 1 and time.monotonic() < deadline:
+            with contextlib.closing(log_of(deployment.place, topics[name], name)) as log:
+                why = log.clean(positions)
+            if why:
+                refused[name] = why
+    return refused
 
 
 def fold(deployment: Deployment, queries: Sequence[Query], keep: int = KEPT) -> None:
