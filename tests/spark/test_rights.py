@@ -15,6 +15,7 @@ from kafka_kit import client, user_with
 from penstock.control.report import unread
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment, Query
+from penstock.spark.hop import START
 from penstock.spark.hop.kafka import MOMENT, KafkaLog
 from penstock.spark.hop.topics import Topics
 from penstock.spark.run import upkeep
@@ -64,6 +65,22 @@ def cleaned(folder: Path, queries: list[Query], positions: dict[str, Any], patch
     """Remove what queries have passed that have come to some positions."""
     patch.setattr(upkeep, "reached", lambda _query, **_: positions)
     return upkeep.clean_logs(Deployment(NETWORK, {}, str(folder)), queries)
+
+
+@pytest.mark.kafka
+def test_rights_on_topics_and_transactions_are_enough(broker: Any) -> None:
+    """Who may make, read, write and clean a run's topics, and write in its transactions, needs no right to a group."""
+    prefix = f"penstock-{uuid.uuid4().hex[:8]}"
+    topics = Topics(user_with(broker, prefix, *MAY, AclOperation.DELETE), prefix, 2)
+    (log,) = written(topics, "first")
+    batches, end = log.read(START, log.length())
+    assert sum(batch.num_rows for batch in batches) == 4
+    time.sleep(1.5)  # the client looks for its group now and then
+    rows = pa.Table.from_pydict({name: [3] for name in SHAPE.names}, schema=SHAPE)
+    assert log.write(3, rows, (3, None))
+    assert sum(batch.num_rows for batch in log.read(end, log.length())[0]) == 2
+    assert log.clean([log.at(2)]) == ""
+    log.close()
 
 
 @pytest.mark.kafka

@@ -177,7 +177,8 @@ class Partition:
         """Return the next message; None where there is none in front of ``high``."""
         from confluent_kafka import KafkaError
 
-        away = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
+        # The client asks for its group's coordinator although offsets are given, and goes on without.
+        away = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED)
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             message = cast("Consumed | None", self._consumer.poll(0.5))
