@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka_kit import client
 
-from penstock.spark.hop import START, Hop, directory, kafka, pieces
+from penstock.spark.hop import START, Hop, directory, kafka, pieces, sender
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.hop.kafka import KafkaLog
 from penstock.spark.hop.topics import Topics
@@ -257,6 +257,24 @@ def test_of_two_writers_only_the_newer_shows_anything(make: Make, moment: str) -
         old._sender.producer.commit_transaction(10)
     assert [n for batches, _ in steps(log) for n, _ in taken(batches) if n is not None] == [0, 1, 2, 3, 4]
     assert newer.length() == 2
+
+
+@pytest.mark.kafka
+def test_a_batch_may_be_long_on_its_way(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a broker does not take at once is waited for, up to the transaction's time limit, which users may set."""
+    topics, admin = Topics(client(broker), f"test-{uuid.uuid4().hex[:8]}", 1), AdminClient(client(broker))
+    for future in admin.create_topics([NewTopic(topics.name("slow"), 1, 1)]).values():
+        future.result(30)
+    log = KafkaLog(topics, "slow", SHAPE)
+    assert log.write(0, rows(0, 3), (None, None))
+    monkeypatch.setattr(sender, "PATIENCE", 0.001)
+    assert log.write(1, rows(3, 3), (None, None))
+    assert [n for n, _ in taken(log.read(START, log.length())[0])] == [*range(6)]
+    monkeypatch.undo()
+    longer = Topics(client(broker, **{"transaction.timeout.ms": "900001"}), topics.prefix, 1)
+    with pytest.raises(KafkaException, match="larger than the maximum"):
+        KafkaLog(longer, "slow", SHAPE).write(2, rows(3, 1), (None, None))
+    log.close()
 
 
 @pytest.mark.kafka

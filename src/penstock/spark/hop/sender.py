@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,6 +12,9 @@ from penstock.spark.hop.topics import Topics
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
+
+LONGEST = 900.0
+"""How long (s) a transaction may last, and its batch be on its way: brokers allow so much unless told otherwise."""
 
 Delivered: TypeAlias = "Callable[[KafkaError | None, object], None]"
 """What a producer calls when a message has arrived, or has not."""
@@ -29,16 +33,16 @@ class Sender:
         from confluent_kafka import Producer
 
         self.topic, self.partitions = topic, topics.partitions
-        self.producer = Producer(
-            {
-                "compression.type": "lz4",
-                "linger.ms": 0,
-                "message.max.bytes": 64 << 20,
-                **topics.client,
-                "transactional.id": topic,
-                "transaction.timeout.ms": round(1000 * PATIENCE),
-            }
-        )
+        settings: dict[str, str | int] = {
+            "compression.type": "lz4",
+            "linger.ms": 0,
+            "message.max.bytes": 64 << 20,
+            "transaction.timeout.ms": round(1000 * LONGEST),
+            **topics.client,
+            "transactional.id": topic,
+        }
+        self.longest = int(settings["transaction.timeout.ms"]) / 1000
+        self.producer = Producer(settings)
         self.producer.init_transactions(PATIENCE)
 
     def send(self, batch: int, messages: Sequence[tuple[Mapping[str, int], bytes]], said: Said) -> None:
@@ -49,14 +53,27 @@ class Sender:
             if error is not None:
                 failed.append(error)
 
+        deadline = time.monotonic() + self.longest
         self.producer.begin_transaction()
         for number, (headers, value) in enumerate(messages):
             self.put(number % self.partitions, value, {"batch": batch, "piece": number, **headers}, check)
         for partition in range(self.partitions):
             self.put(partition, json.dumps(said).encode(), {"batch": batch, "pieces": len(messages)}, check)
-        self.producer.commit_transaction(PATIENCE)
+        self._commit(deadline)
         if failed:
             raise RuntimeError(f"Kafka did not take a batch of {self.topic}: {failed[0]}")
+
+    def _commit(self, deadline: float) -> None:
+        """End the transaction once all has arrived; later than a deadline brokers give it up themselves."""
+        from confluent_kafka import KafkaException
+
+        while True:
+            try:
+                self.producer.commit_transaction(PATIENCE)
+                break
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise
 
     def put(self, partition: int, value: bytes, headers: Mapping[str, int], check: Delivered) -> None:
         """Hand a message to the producer, as soon as it has room."""
