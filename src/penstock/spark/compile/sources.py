@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import NumericType, StructType
+from pyspark.sql.types import NumericType, StringType, StructType
 
 from penstock.errors import InputError
 from penstock.latency.real_time import BROKERS
@@ -186,7 +186,9 @@ def _time(source: Source, frame: DataFrame, names: Sequence[str]) -> str:
     if isinstance(kind, NumericType):
         said = f"expected a time, got a number: {source.time!r} ({kind.simpleString()})"
         raise InputError(said, at=at, hint=f'"timestamp_millis({source.time})" or "timestamp_seconds({source.time})"')
-    return f"TRY_CAST({given} AS TIMESTAMP)"
+    cast = f"TRY_CAST({given} AS TIMESTAMP)"
+    # Spark takes a time of day for one of the day on which it computes it.
+    return rf"CASE WHEN {given} RLIKE r'^\s*[+-]?\d{{4}}' THEN {cast} END" if isinstance(kind, StringType) else cast
 
 
 def _payload(frame: DataFrame, source: Source, columns: Sequence[str]) -> tuple[DataFrame, list[str]]:
