@@ -130,6 +130,15 @@ def test_overhead_of_queries_is_divided_by_the_cores_that_they_run_on(cores, nee
         assert found.plan.triggers == {"h1": min(need, now.allowed)}
 
 
+def test_a_host_with_nothing_to_do_keeps_its_trigger():
+    """However long batches would be on a host without queries, there are none that it could not keep up with."""
+    batches = MicroBatch(trigger=0.5, overhead=0.1)
+    now = moment(two_queries(), TOGETHER, rates_of((20, 50.0, 50.0)), 2, microbatch=batches)
+    units = (UnitSeen(name="u", operators=tuple(TOGETHER), host="h1"),)
+    now = having(now, units=units, hosts={"h1": HostSeen(overhead=0.5), "h2": HostSeen()})
+    assert set(Throttle()(now, np.random.default_rng(0)).plan.triggers) == {"h1"}
+
+
 @pytest.mark.parametrize("placement", [APART, BEHIND])
 def test_throttle_costs_little_beside_shed(placement):
     """Under twice what hosts can do, no more is lost than by shedding alone, little is slower, and triggers rest."""

@@ -78,7 +78,7 @@ class Throttle:
                 continue
             step, able = now.seen.triggers[name], host.usable * (1.0 if seen.speed is None else seen.speed)
             need, back = self._least(fixed, mine / able), self._least(fixed, all_of_it / able)
-            if step * 1.1 < need < math.inf and step < now.allowed * 0.99:
+            if all_of_it and step * 1.1 < need < math.inf and step < now.allowed * 0.99:
                 triggers[name] = float(min(need, now.allowed))
             elif calm and step > first and back <= first * (1 - self.least):
                 triggers[name] = first  # not because something is dropped for a while
