@@ -374,6 +374,37 @@ def atomic(path: str | os.PathLike[str], mode: str = "w") -> Iterator[Any]:
             raise InputError(f"cannot be written: {error.strerror or error}", file=path) from None
 
 
+def check_file(path: str | os.PathLike[str], at: str | None = None) -> None:
+    """Refuse before all work what `atomic` could not write after it.
+
+    Raises
+    ------
+    InputError
+        If a directory is there, or no file can be made beside it.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise InputError("expected a file, got a directory", file=path, at=at)
+    # A device, a pipe or a stream is written into, and not replaced.
+    if not _STREAM.fullmatch(os.path.abspath(path)) and (target.is_file() or not target.exists()):
+        check_folder(target.parent, at)
+
+
+def check_folder(path: str | os.PathLike[str], at: str | None = None) -> None:
+    """Refuse before all work a folder, there or still to be made, in which no file can be made.
+
+    Raises
+    ------
+    InputError
+        If it is a file, or may not be written.
+    """
+    there = next(folder for folder in (Path(path), *Path(path).parents) if os.path.exists(folder))
+    if not there.is_dir():
+        raise InputError("expected a folder, got a file", file=there, at=at)
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError("cannot be written: no file can be made here", file=there, at=at)
+
+
 def _lasting(path: str | os.PathLike[str]) -> BinaryIO | None:
     """Open what an output is written into; None for a file, which is replaced, and where there is nothing yet."""
     if stream := _STREAM.fullmatch(os.path.abspath(path)):

@@ -10,7 +10,6 @@ import pytest
 
 from penstock.advice import Aims, advise, deployed, with_burst
 from penstock.advice.pictures import before_after, heat_map, load_matrix, timeline, write_pictures
-from penstock.errors import InputError
 from penstock.inspection import inspect
 from penstock.pictures.save import save
 from penstock.telemetry import read_telemetry
@@ -54,14 +53,6 @@ def test_pictures_are_written(make: Any, write: Any, tmp_path: Path) -> None:
     assert {path.name for path in written} >= {"load.png", "correlation.svg", "query-clicks.png", "query-views.svg"}
     assert any(path.name.startswith("advice-1-") for path in written)
     assert all(path.stat().st_size > 2000 for path in written)
-
-
-def test_a_name_of_a_picture_is_no_folder(make: Any, write: Any, tmp_path: Path) -> None:
-    """A folder that is named like a picture is refused before anything is drawn."""
-    report = advise(deployed(made(make, write)), Aims(latency=12.0), np.random.default_rng(0), 5)
-    with pytest.raises(InputError, match=r"expected a folder, got 'out\.png'.*--plot .*out\b"):
-        write_pictures(report, tmp_path / "out.png")
-    assert not list(tmp_path.glob("out*"))
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])

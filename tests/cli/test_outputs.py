@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 
 from penstock.errors import InputError
-from penstock.files import atomic
+from penstock.files import atomic, check_file
+
+SHED = ["n.toml", "--placement", "f=h1", "--at", "a=1"]
+SIMULATE = ["n.toml", "--placement", "f=h1"]
+PROVISION = ["n.toml", "--rates", "a=1", "--latency", "1", "--host-like", "h1"]
 
 
 def write(path: Path, text: str) -> None:
@@ -119,12 +123,52 @@ def test_a_directory_is_refused_before_all_work(
     """An option that names a file to write is checked before any file is read: a directory is none."""
     monkeypatch.setattr("penstock.experiments.reproduce", None)
     (tmp_path / name).mkdir()
-    needed = {"shed": ["--at", "a=1", "--placement", "f=h1"], "simulate": ["--placement", "f=h1"]}
-    needed |= {"provision": ["--rates", "a=1", "--latency", "1", "--host-like", "h1"], "reproduce": ["--quick"]}
-    network = [] if command == "reproduce" else [tmp_path / "nowhere.toml"]
-    done = penstock(command, *network, *needed.get(command, ()), option, tmp_path / name)
+    needed = {"shed": SHED, "simulate": SIMULATE, "provision": PROVISION, "reproduce": ["--quick"]}
+    done = penstock(command, *needed.get(command, ["n.toml"]), option, tmp_path / name)
     assert done.code == 2
     assert done.err == f"penstock: {tmp_path / name}: {option}: expected a file, got a directory\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "says"),
+    [
+        ("advise", ["logs", "--plot", "file"], "file: --plot: expected a folder, got a file"),
+        ("advise", ["logs", "--plot", "some.png"], "--plot: expected a folder, got 'some.png' (there are several"),
+        ("demo", ["--out", "file"], "file: --out: expected a folder, got a file"),
+        ("demo", ["--out", "here"], "here/demo.svg: --out: expected a file, got a directory"),
+        ("inspect", ["logs", "--out", "file"], "file: --out: expected a folder, got a file"),
+        ("inspect", ["logs", "--out", "here"], "here/rates.csv: --out: expected a file, got a directory"),
+        ("inspect", ["logs", "--out", ""], "--out: expected a folder, got an empty name"),
+        ("provision", [*PROVISION, "--plot", "out.jpg"], "--plot: expected a name that ends in .svg, .png or .pdf"),
+        ("reproduce", ["--out", "here/index.md"], "index.md: --out: expected a file, got a directory"),
+        ("shed", [*SHED, "--plot", "out.jpg"], "--plot: expected a name that ends in .svg, .png or .pdf"),
+        ("shed", [*SHED, "--save", "file/plan.json"], "file: --save: expected a folder, got a file"),
+        ("simulate", [*SIMULATE, "--plot", "out.jpg"], "--plot: expected a name that ends in .svg, .png or .pdf"),
+        ("simulate", [*SIMULATE, "--trace", "file/deep/t.csv"], "file: --trace: expected a folder, got a file"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_all_work(
+    penstock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, given: list[str], says: str
+) -> None:
+    """A name for output that can never be written is refused before any file is read."""
+    monkeypatch.chdir(tmp_path)
+    for work in ("penstock.experiments.reproduce", "penstock.control.demo.demo"):
+        monkeypatch.setattr(work, None)
+    Path("file").touch()
+    for name in ("rates.csv", "demo.svg", "index.md"):
+        Path("here", name).mkdir(parents=True)
+    done = penstock(command, *given)
+    assert done.code == 2
+    assert says in done.err
+
+
+def test_where_no_file_can_be_made_is_refused_before_all_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that may not be written is named, while what is written into, as a device, needs none."""
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(InputError, match=r"--out: cannot be written: no file can be made here"):
+        check_file(tmp_path / "new" / "out.json", "--out")
+    for lasting in ("/dev/null", "/dev/stdout"):
+        check_file(lasting)
 
 
 def test_a_run_says_its_report_before_it_writes_it(
@@ -134,9 +178,8 @@ def test_a_run_says_its_report_before_it_writes_it(
     report = {"latency": {"max": 1.5}}
     monkeypatch.setattr("penstock.spark.hosts.start_hosts", lambda *_, **__: nullcontext())
     monkeypatch.setattr("penstock.spark.run.Engine", lambda *_: None)
-    monkeypatch.setattr("penstock.control.job.execute", lambda *_, **__: None)
+    monkeypatch.setattr("penstock.control.job.execute", lambda *_, **__: (tmp_path / "file").touch())
     monkeypatch.setattr("penstock.control.job.finish", lambda *_, **__: SimpleNamespace(report=report))
-    (tmp_path / "file").touch()
     tables = '[sources.s]\nformat = "nexmark"\n[operators.f]\nkind = "filter"\ninput = "s"\nwhere = "true"\n'
     (tmp_path / "n.toml").write_text(f'name = "n"\n{tables}[sinks.o]\ninput = "f"\n')
     given = [

@@ -15,9 +15,8 @@ from penstock.advice.replay import replay
 from penstock.advice.rows import Replayed
 from penstock.advice.values import Advice, Deployment, Report
 from penstock.arrays import Array
-from penstock.errors import InputError
 from penstock.inspection.export import unique
-from penstock.pictures.save import UNDATED, save
+from penstock.pictures.save import save
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -257,14 +256,9 @@ def write_pictures(
     Raises
     ------
     InputError
-        If the folder is a file, or named like a picture.
+        If they cannot be written.
     """
     target = Path(folder)
-    if target.exists() and not target.is_dir():
-        raise InputError("expected a folder, got a file", file=target, at="--plot")
-    if target.suffix.lstrip(".") in UNDATED and not target.exists():
-        hint = f"there are several pictures, as PNG and SVG: --plot {target.with_suffix('')}"
-        raise InputError(f"expected a folder, got {target.name!r}", at="--plot", hint=hint)
     figures: dict[str, Figure] = {"load": heat_map(report.deployment)}
     if len(report.deployment.jobs) > 1:
         figures["correlation"] = load_matrix(report.deployment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -46,6 +47,17 @@ def _factor(text: str | float) -> float:
         return factor(text)
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def _pictures(option: typer.CallbackParam, path: str | None) -> str | None:
+    """Check the folder for pictures: it is not named like one of them."""
+    from penstock.pictures.save import UNDATED
+
+    target = Path(path or "")
+    if target.suffix.lstrip(".") in UNDATED and not target.exists():
+        hint = f"there are several pictures, as PNG and SVG: --plot {target.with_suffix('')}"
+        raise InputError(f"expected a folder, got {target.name!r}", at="--plot", hint=hint)
+    return options.folder(option, path)
 
 
 class NetworkOptions(NamedTuple):
@@ -103,7 +115,9 @@ def command(
     answer: options.AnswerOptions,
     plot: Annotated[
         str | None,
-        typer.Option("--plot", metavar="DIR", help="Draw queries and advice into this folder (PNG and SVG)."),
+        typer.Option(
+            "--plot", metavar="DIR", callback=_pictures, help="Draw queries and advice into this folder (PNG and SVG)."
+        ),
     ] = None,
 ) -> None:
     """Recommend changes to your streaming queries: settings, drivers and cores, each with its expected effect.

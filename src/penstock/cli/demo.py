@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from pathlib import Path
 from typing import Annotated
@@ -10,16 +9,19 @@ from typing import Annotated
 import typer
 
 from penstock.cli import common, options
-from penstock.errors import InputError
-from penstock.files import Document
+from penstock.files import Document, check_file
 
+REPORT = "demo-report.json"
 PICTURES = {"demo.png": "light", "demo-dark.png": "dark", "demo.svg": "light", "demo-dark.svg": "dark"}
 """The pictures of a demo, and what page each is for."""
 
 
 def command(
     out: Annotated[
-        str, typer.Option("--out", metavar="DIR", help="Folder for demo-report.json and the pictures.")
+        str,
+        typer.Option(
+            "--out", metavar="DIR", callback=options.folder, help="Folder for demo-report.json and the pictures."
+        ),
     ] = ".",
     seed: options.SeedOption = 0,
     json: options.JsonOption = False,
@@ -31,18 +33,15 @@ def command(
     from penstock.control.demo import demo, outcome_of
     from penstock.files import plain
 
-    importlib.import_module("penstock.spark.run")  # without it nothing is made, not even the folder
     folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=folder) from None
+    for name in (REPORT, *PICTURES):
+        check_file(folder / name, "--out")
     begin = time.monotonic()
     with common.progress() as tell:
         document = demo(seed, tell, common.say)
     when = {"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "took": time.monotonic() - begin}
     document = plain({**document, **when})
-    common.write_document(str(folder / "demo-report.json"), document)
+    common.write_document(str(folder / REPORT), document)
     from penstock.pictures.demo import demo_picture
 
     for name, theme in PICTURES.items():
@@ -51,7 +50,7 @@ def command(
         common.answer(document)
         return
     _show(document)
-    common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
+    common.say(f"wrote {folder / REPORT}, {', '.join(PICTURES)}")
     common.say(outcome_of(document["plans"]))
 
 

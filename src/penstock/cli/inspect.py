@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli import common, options
+from penstock.files import check_file
 
 if TYPE_CHECKING:
     from penstock.inspection import Inspection, Query
@@ -31,7 +33,12 @@ def command(
     ],
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="DIR", help="Write network, rates, statistics, cluster and placement files."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            callback=options.folder,
+            help="Write network, rates, statistics, cluster and placement files.",
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -47,9 +54,12 @@ def command(
     Example: penstock inspect examples/event-log/spark-4.3.zstd
     """
     from penstock.inspection import export, inspect, moment
-    from penstock.inspection.export import side_by_side
+    from penstock.inspection.export import FILES, side_by_side
     from penstock.telemetry import read_telemetry
 
+    if out is not None:
+        for name in FILES:
+            check_file(Path(out, name), "--out")
     with common.progress() as tell:
         told = read_telemetry(paths, lambda name, share: tell(name[-28:], share))
     found = inspect(

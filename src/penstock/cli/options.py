@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import os
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
@@ -14,7 +13,7 @@ import typer
 
 from penstock.cli.common import say_notes
 from penstock.errors import InputError
-from penstock.files import shortened
+from penstock.files import check_file, check_folder, shortened
 from penstock.units import spoken
 
 
@@ -51,16 +50,29 @@ def _seed(seed: int) -> int:
     return seed
 
 
-def checked_output(path: str | None, option: str) -> str | None:
-    """Return where an option's file is to be written, unless a directory is there: that is said before all work."""
-    if path is not None and os.path.isdir(path):
-        raise InputError("expected a file, got a directory", file=path, at=option)
+def output(option: typer.CallbackParam, path: str | None) -> str | None:
+    """Check an option that names a file to write, as a callback of Typer's: that is said before all work."""
+    if path is not None:
+        check_file(path, option.opts[0])
     return path
 
 
-def output(option: typer.CallbackParam, path: str | None) -> str | None:
-    """Check an option that names a file to write, as a callback of Typer's."""
-    return checked_output(path, option.opts[0])
+def picture(option: typer.CallbackParam, path: str | None) -> str | None:
+    """Check an option that names a picture to write, as a callback of Typer's."""
+    from penstock.pictures.save import kind_of
+
+    if path is not None:
+        kind_of(path, option.opts[0])
+    return output(option, path)
+
+
+def folder(option: typer.CallbackParam, path: str | None) -> str | None:
+    """Check an option that names a folder to write into, as a callback of Typer's."""
+    if path == "":
+        raise InputError("expected a folder, got an empty name", at=option.opts[0])
+    if path is not None:
+        check_folder(path, option.opts[0])
+    return path
 
 
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]

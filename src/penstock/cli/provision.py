@@ -50,7 +50,7 @@ class SearchOptions(NamedTuple):
     plot: Annotated[
         str | None,
         typer.Option(
-            "--plot", metavar="OUT.png", callback=options.output, help="Draw how many hosts other bounds need."
+            "--plot", metavar="OUT.png", callback=options.picture, help="Draw how many hosts other bounds need."
         ),
     ] = None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import attrs
 import typer
 
 from penstock.cli import common, options
+from penstock.files import atomic, check_file, check_folder
 
 
 def command(
@@ -25,28 +27,23 @@ def command(
 
     Example: penstock reproduce economical-7 --quick
     """
-    from pathlib import Path
-
-    from penstock.errors import InputError
     from penstock.experiments import Figure, reproduce
 
-    # A page of a given name has its pictures in a folder of that name.
-    beside = out is not None and Path(out).suffix == ".md"
-    folder = None if out is None else Path(out).with_suffix("") if beside else Path(out)
-    if beside:
-        options.checked_output(out, "--out")
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise InputError("expected a folder, got a file", file=folder, at="--out")
+    if out is not None:
+        # A page of a given name has its pictures in a folder of that name.
+        beside = Path(out).suffix == ".md"
+        file, folder = (Path(out), Path(out).with_suffix("")) if beside else (Path(out, "index.md"), Path(out))
+        check_file(file, "--out")
+        check_folder(folder, "--out")
     with common.progress() as show:
         made: list[Figure] = list(reproduce(figures or (), quick=quick, seed=seed, progress=show))
-    if out is not None and folder is not None:
+    if out is not None:
         from penstock.experiments.gallery import draw, page
-        from penstock.files import atomic
 
         for figure in made:
             draw(figure, folder)
-        with atomic(Path(out) if beside else folder / "index.md") as file:
-            file.write(page(made, folder.name if beside else "", quick))
+        with atomic(file) as text:
+            text.write(page(made, folder.name if beside else "", quick))
     claims = [claim for figure in made for claim in figure.claims]
     if json:
         common.answer({"quick": quick, "claims": [attrs.asdict(claim) for claim in claims]})

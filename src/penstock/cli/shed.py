@@ -12,7 +12,6 @@ import typer
 from penstock.cli import common, options
 from penstock.errors import Infeasible, InputError, locating
 from penstock.files import Document, suggest
-from penstock.pictures.save import kind_of
 from penstock.units import decimal
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def command(
         typer.Option(
             "--plot",
             metavar="FILE",
-            callback=options.output,
+            callback=options.picture,
             help="Draw score against rates, with the baselines (SVG, PNG or PDF).",
         ),
     ] = None,
@@ -80,7 +79,7 @@ def command(
     graph, known, cluster = reading.get_deployment(network)
     placed = reading.get_placement(placement, graph, cluster)
     rates = _rates(at, graph, "--at")
-    _check(wish, plot)
+    _check(wish)
     program, found, table = _program(graph, known, cluster, placed, wish.plan)
     from penstock.shedding import Question, optimum
     from penstock.shedding.answer import WITHOUT_TABLE
@@ -134,7 +133,7 @@ def _program(
     return program, in_table(table, cluster), table
 
 
-def _check(wish: TableOptions, plot: str | None) -> None:
+def _check(wish: TableOptions) -> None:
     if (wish.planner is None) == (wish.plan is None):
         raise InputError("expected one of --planner and --plan", at="--planner", hint="e.g. --planner exact")
     if not 0 < wish.error < 1:
@@ -150,8 +149,6 @@ def _check(wish: TableOptions, plot: str | None) -> None:
                 at="--budget",
                 hint="leave it out, or take one of them",
             )
-    if plot is not None:
-        kind_of(plot)
 
 
 def _planned(run: Run, question: Question, rates: Matrix, wish: TableOptions, table: PlanTable | None) -> Document:

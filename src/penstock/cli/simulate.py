@@ -175,7 +175,7 @@ class RunOptions(NamedTuple):
     plot: Annotated[
         str | None,
         typer.Option(
-            "--plot", metavar="OUT.png", callback=options.output, help="Draw latency, rows and hosts over time."
+            "--plot", metavar="OUT.png", callback=options.picture, help="Draw latency, rows and hosts over time."
         ),
     ] = None
     repeat: Annotated[

@@ -71,13 +71,6 @@ def export(inspection: Inspection, folder: str | os.PathLike[str]) -> list[str]:
         If the folder cannot be written.
     """
     target = Path(folder)
-    if not os.fspath(folder):
-        raise InputError("expected a folder, got an empty name", at="--out")
-    if target.exists() and not target.is_dir():
-        raise InputError("expected a folder, got a file", file=target, at="--out")
-    taken = next((target / name for name in FILES if (target / name).is_dir()), None)
-    if taken is not None:
-        raise InputError("is to be a file, and is a folder", file=taken, at="--out")
     named = named_in(inspection)
     with atomic(target / "network.toml") as file:
         file.write(_network(inspection, named))
