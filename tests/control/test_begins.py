@@ -42,11 +42,13 @@ def words(examples: Path) -> list[object]:
     return ["control", network, "--hosts", 2, "--directory", "run"]
 
 
-def test_a_command_that_is_refused_forgets_nothing(penstock, killed, words) -> None:
-    """Where a new beginning is asked for and cannot be, what the killed controller remembered is still there."""
-    assert penstock(*words, "--fresh").code == 2  # the simulator needs rates
+@pytest.mark.parametrize("more", [[], ["--rates", "clicks=100,buys=20", "--trigger", "-1"]])
+def test_a_command_that_is_refused_forgets_nothing(penstock, killed, words, more) -> None:
+    """Where a new beginning is asked for and cannot be, all that the killed controller has left is as it was."""
+    before = {path: path.read_text() for path in killed.path.rglob("*.*")}
+    assert penstock(*words, "--fresh", *more).code == 2  # the simulator needs rates, and times that are not negative
+    assert {path: path.read_text() for path in killed.path.rglob("*.*")} == before
     assert killed.history() == [{"time": 1.0, "policy": "first"}]
-    assert killed.read() is not None
 
 
 def test_a_folder_that_was_used_changes_no_decision(penstock, tmp_path: Path) -> None:

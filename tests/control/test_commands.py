@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from penstock.cli import engines
 from penstock.cli.decisions import came
 from penstock.control.folder import Folder
 from penstock.errors import InputError
@@ -207,13 +208,21 @@ def test_scenario_that_spark_cannot_let_happen_is_refused(penstock, network, bur
         (["--moves", "0"], "--moves"),
         (["--pace", "-1"], "--pace"),
         (["--overhead", "1"], "--trigger with --overhead"),
+        (["--trigger", "-1"], "--trigger: expected a time >= 0 s, got -1"),
+        (["--trigger", "1", "--overhead", "nan"], "--overhead: expected a time >= 0 s, got nan"),
+        (["--move-time", "-1"], "--move-time: expected a time >= 0 s, got -1"),
+        (["--engine", "spark", "--move-time", "nan"], "--move-time: expected a time >= 0 s, got nan"),
+        (["--engine", "spark", "--trigger", "1"], "--trigger: means nothing to --engine spark"),
+        (["--engine", "spark", "--pace", "1"], "--pace: means nothing to --engine spark"),
+        (["--apart", "all"], "--apart: means nothing to --engine simulation"),
     ],
 )
 def test_bad_options_are_refused(penstock, network, burst, options, words):
-    """Options that are wrong are one clear message and exit 2."""
+    """Options that are wrong are one clear message and exit 2, and nothing is written."""
     done = penstock("control", network, "--hosts", 2, "--rates", burst, *options)
     assert done.code == 2
     assert words in done.err
+    assert not Path(".penstock").exists()
 
 
 def test_status_says_who_does_not_look_or_answer(penstock, network, burst):
@@ -266,9 +275,15 @@ def test_a_file_is_no_controllers_folder(penstock, here):
 
 
 @pytest.mark.parametrize("directory", [[], [".penstock/two-chains"]])
-def test_where_a_controller_was_refused_none_has_run(penstock, network, here, directory):
+def test_where_a_controller_was_refused_none_has_run(penstock, network, here, monkeypatch, directory):
     """A controller that was refused before it ran has not been killed: the commands say that none has run there."""
-    assert penstock("control", network, "--hosts", 2, "--placement", PLACED).code == 2  # the simulator needs rates
+
+    def refusing(*_):
+        raise InputError("no")
+
+    monkeypatch.setitem(engines.ENGINES, "simulation", refusing)
+    rates = ["--rates", "clicks=100,buys=20"]
+    assert penstock("control", network, "--hosts", 2, "--placement", PLACED, *rates).code == 2
     assert Path(".penstock/two-chains/control").is_dir()
     for command in ("status", "history", "stop"):
         done = penstock(command, *directory)

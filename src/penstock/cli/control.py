@@ -227,6 +227,8 @@ def _rates(
 
     rates = control_rates(inputs.rates, network, happenings, inputs.duration, inputs.period)
     if rates is None:
+        if priced:
+            raise InputError("the simulator needs rates", at="--rates")
         return None, None, happenings
     own = rates.only(network.sources)
     if priced:
@@ -299,8 +301,16 @@ def _check(inputs: InputOptions, goal: GoalOptions, run: EngineOptions) -> None:
     for at, value in times.items():
         if value is not None and not 0 < value < 1e9:
             raise InputError(f"expected a time > 0 s, got {value:g}", at=at)
+    simulated = {"--trigger": run.trigger, "--overhead": run.overhead}
+    for at, value in {**simulated, "--move-time": run.move_time}.items():
+        if value is not None and not 0 <= value < 1e9:
+            raise InputError(f"expected a time >= 0 s, got {value:g}", at=at)
     if run.engine not in ENGINES:
         raise InputError(f"expected {' or '.join(ENGINES)}, got {run.engine!r}", at="--engine")
+    strange = {"--apart": run.apart} if run.engine == "simulation" else {**simulated, "--pace": run.pace}
+    for at, given in strange.items():
+        if given is not None:
+            raise InputError(f"means nothing to --engine {run.engine}", at=at)
     if goal.moves < 1 or goal.spare < 0:
         raise InputError(f"expected at least 1 and 0, got {goal.moves} and {goal.spare}", at="--moves, --spare")
     if run.overhead is not None and run.trigger is None:

@@ -94,14 +94,14 @@ def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     from penstock.simulation import MicroBatch, Options, Recording, SimulationEngine, held_back
     from penstock.telemetry.runs import ABOUT
 
-    if wanted.rates is None:
-        raise InputError("the simulator needs rates", at="--rates")
+    assert wanted.rates is not None  # noqa: S101 - checked before
     batches = None if wanted.trigger is None else MicroBatch(trigger=wanted.trigger, overhead=wanted.overhead or 0.0)
-    write_json(Path(wanted.directory) / "control" / ABOUT, wanted.setting.document())
     options = Options(duration=wanted.seconds, move_time=wanted.move_time, microbatch=batches, seed=wanted.seed)
     record = Recording(progress=None if wanted.pace is None else held_back(wanted.pace, wanted.since))
     cluster, _ = in_time(wanted.cluster, wanted.statistics)
-    yield SimulationEngine(wanted.network, cluster, wanted.placement, wanted.rates, options, record=record)
+    running = SimulationEngine(wanted.network, cluster, wanted.placement, wanted.rates, options, record=record)
+    write_json(Path(wanted.directory) / "control" / ABOUT, wanted.setting.document())
+    yield running
 
 
 @contextmanager
@@ -115,9 +115,6 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     from penstock.spark.run import Engine, SparkEngine, noted_sessions
     from penstock.spark.run.queues import uncounted
 
-    for at, value in (("--trigger", wanted.trigger), ("--overhead", wanted.overhead), ("--pace", wanted.pace)):
-        if value is not None:
-            raise InputError("is for the simulator", at=at)
     check_network(wanted.network, wanted.cluster.spark)
     check_placement(wanted.network, wanted.placement, wanted.cluster.spark)
     tell("starting hosts", 0.0)
