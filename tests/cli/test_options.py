@@ -97,6 +97,24 @@ def test_seeds_are_not_negative(penstock: Any, name: str) -> None:
     assert (done.code, done.err) == (2, "penstock: --seed: expected a seed of at least 0, got -1\n")
 
 
+NEW = ["none.toml", "new.toml", "--rates", "a=1", "--placement", "f=h1", "--latency", "1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "none.toml", "--control-period", "-1"], "--control-period: expected --plan with --control-period"),
+        (["load", "none.toml", "--rates", "a=1", "--series"], "--series: expected --json with --series"),
+        (["admit", *NEW, "--directory", "run"], "--directory: expected --apply with --directory"),
+        (["advise", "none.json", "--burst-length", "5"], "--burst-length: expected --burst with --burst-length"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(penstock: Any, words: list[str], says: str) -> None:
+    """An option that means nothing without another one is refused before any file is read."""
+    done = penstock(*words)
+    assert (done.code, done.err) == (2, f"penstock: {says}\n")
+
+
 def test_a_run_ends_in_one_way(penstock: Any) -> None:
     """A run that ends when all is delivered takes no time after which to stop."""
     done = penstock("run", "none.toml", "--once", "--for", "1")

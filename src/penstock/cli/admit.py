@@ -66,6 +66,7 @@ def command(
     from penstock.units import spoken
     from penstock.workload.rates import inline_rates
 
+    options.goes_with("--directory", query.directory is not None, "--apply", query.apply)
     check = model.check()
     bound = checked_bound(query.latency)
     own = query.sink_latency

@@ -132,6 +132,8 @@ def command(
     if bool(logs.paths) == (files.network is not None):
         raise InputError("expected logs or --network NETWORK, and not both", at="advise")
     _must_fit(logs, files)
+    lasting = aims.burst_length != AimOptions._field_defaults["burst_length"]
+    options.goes_with("--burst-length", lasting, "--burst", aims.burst != 1)
     weights = _pairs([aims.weight] if aims.weight else [], "--weight", "query=weight", "e.g. clicks=2")
     cores = _pairs(logs.cores or [], "--cores", "application=cores", "e.g. progress.jsonl=16")
     inspection = None

@@ -29,6 +29,7 @@ def command(
     from penstock.cli import reading
     from penstock.load.summary import load_document
 
+    options.goes_with("--series", series, "--json", json)
     graph, _ = reading.get_network(network.network, network.statistics)
     model = reading.get_model(graph, *rates)
     cluster = placed = None

@@ -75,6 +75,12 @@ def folder(option: typer.CallbackParam, path: str | None) -> str | None:
     return path
 
 
+def goes_with(option: str, given: object, other: str, there: object) -> None:
+    """Refuse an option that means nothing without another one."""
+    if given and not there:
+        raise InputError(f"expected {other} with {option}", at=option)
+
+
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]
 ClusterOption = Annotated[str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
 HostsOption = Annotated[

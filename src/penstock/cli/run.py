@@ -172,6 +172,7 @@ def _learn(job: Job, done: Done, out: str) -> None:
 
 
 def _check(drop: DropOptions, end: EndOptions) -> None:
+    options.goes_with("--control-period", drop.control_period is not None, "--plan", drop.plan is not None)
     if drop.plan is not None and (drop.keep is not None or end.once):
         raise InputError(f"does not go with {'--keep' if drop.keep is not None else '--once'}", at="--plan")
     if end.seconds is not None and end.once:

@@ -189,8 +189,10 @@ class RunOptions(NamedTuple):
         """Refuse no runs, and pictures or rows of several."""
         if self.repeat < 1:
             raise InputError(f"expected at least one run, got {self.repeat}", at="--repeat")
-        if self.repeat > 1 and (self.trace is not None or self.plot is not None):
-            raise InputError("expected a single run with --trace or --plot", at="--repeat")
+        several = "--on-spark" if self.on_spark else "--repeat" if self.repeat > 1 else None
+        for option, path in (("--trace", self.trace), ("--plot", self.plot)):
+            if several is not None and path is not None:
+                raise InputError(f"is of a single run: does not go with {several}", at=option)
 
 
 def command(
@@ -211,6 +213,7 @@ def command(
     from penstock.latency.batches import BatchHosts
     from penstock.simulation import Job, Options
 
+    run.check()
     _must_fit(events, moved)
     graph, known, cluster = reading.get_deployment(network)
     placed = reading.get_placement(inputs.placement, graph, cluster)
@@ -233,7 +236,6 @@ def command(
         microbatch=batches,
         **_events(events),
     )
-    run.check()
     _note_late(settings, arrivals)
     began = time.perf_counter()
     job, seeds = Job(graph, cluster, placed, arrivals, settings), range(run.seed, run.seed + run.repeat)
@@ -359,9 +361,8 @@ def _must_fit(events: EventOptions, moved: RebalanceOptions) -> None:
         ("move_time", "--move or --rebalance", moves),
         ("move_time_per_tuple", "--move or --rebalance", moves),
     ):
-        if not there and getattr(events, option) != EventOptions._field_defaults[option]:
-            name = "--" + option.replace("_", "-")
-            raise InputError(f"expected {with_it} with {name}", at=name)
+        given = getattr(events, option) != EventOptions._field_defaults[option]
+        options.goes_with("--" + option.replace("_", "-"), given, with_it, there)
 
 
 def _steering(wish: RebalanceOptions, warmup: float) -> Steering | None:

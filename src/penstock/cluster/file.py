@@ -58,9 +58,10 @@ def _host(name: str, document: object) -> Host:
     if table.spark is not None and not re.match(r"sc://[^/;:]", table.spark):
         raise InputError(f"expected an endpoint such as 'sc://node1:15002', got {table.spark!r}", at=f"{at}.spark")
     if table.spark is not None and "token=" in table.spark:
-        raise InputError(
-            "a token does not belong into a file", at=f"{at}.spark", hint="name an environment variable in token_env"
-        )
+        hint = "name an environment variable in token_env"
+        raise InputError("a token does not belong into a file", at=f"{at}.spark", hint=hint)
+    if table.spark is None and table.token_env is not None:
+        raise InputError("expected an endpoint with it: spark = 'sc://…'", at=f"{at}.token_env")
     own = {key: getattr(table, key) for key in HostTable.__struct_fields__ if key != "memory"}
     try:
         memory = math.inf if table.memory is None else size(table.memory)
@@ -103,8 +104,7 @@ def cluster_schema() -> Document:
     schema = schema_of(ClusterFile, "cluster")
     (links, spark), parts = msgspec.json.schema_components((LinkTable, SparkTable), ref_template="#/$defs/{name}")
     properties = schema["$defs"]["ClusterFile"]["properties"]
-    properties["links"]["additionalProperties"] = links
-    properties["links"]["properties"] = parts["LinkTable"]["properties"]
+    properties["links"] |= {"additionalProperties": links, "properties": parts["LinkTable"]["properties"]}
     properties["spark"] = spark
     schema["$defs"].update(parts)
     return schema
