@@ -163,7 +163,8 @@ def test_planners_that_do_not_stop_refuse_a_budget(penstock: Any, figure: Path, 
     for planner in (*PLANNERS, "replica"):
         found = shed(penstock, figure, "--planner", planner, "--at", "x=100,y=100", "--budget", 1)
         taken = planner.startswith("solver")
-        assert (found.code, "--budget: only solver and solver-w" in found.err) == ((0, False) if taken else (2, True))
+        refused = "--budget: goes only with --planner solver, solver-w" in found.err
+        assert (found.code, refused) == ((0, False) if taken else (2, True))
 
 
 def test_links_are_links_for_copies_too(penstock: Any, tmp_path: Path) -> None:
@@ -225,6 +226,13 @@ def test_budget(penstock: Any, figure: Path) -> None:
         (["--planner", "exact", "--at", "x=1,y=1", "--error", "1.5"], "--error"),
         (["--planner", "solver-w", "--at", "x=1,y=1", "--workload", "normal"], "--workload"),
         (["--at", "x=1,y=1"], "--planner"),
+        (["--planner", "replica", "--at", "x=1,y=1", "--upto", "x=2,y=2"], "--upto: goes only with"),
+        (["--planner", "replica", "--at", "x=1,y=1", "--error", "0.1"], "--error: goes only with"),
+        (["--planner", "exact", "--at", "x=1,y=1", "--workload", "exponential:0.1"], "--workload: goes only with"),
+        (["--planner", "input-only", "--at", "x=1,y=1", "--workload", "normal"], "--workload: goes only with"),
+        (["--plan", "table.json", "--at", "x=1,y=1", "--error", "0.1"], "--error: goes only with"),
+        (["--plan", "table.json", "--at", "x=1,y=1", "--upto", "x=2,y=2"], "--upto: goes only with"),
+        (["--plan", "table.json", "--at", "x=1,y=1", "--workload", "exponential:0.1"], "--workload: goes only with"),
     ],
 )
 def test_bad_input(penstock: Any, figure: Path, more: list[str], said: str) -> None:

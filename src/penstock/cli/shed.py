@@ -58,7 +58,7 @@ def command(
     placement: options.PlacementOption,
     at: Annotated[str, typer.Option("--at", metavar="INLINE", help="Source rates, e.g. clicks=120,bids=300.")],
     wish: TableOptions,
-    answer: options.AnswerOptions,
+    json: options.JsonOption = False,
     plot: Annotated[
         str | None,
         typer.Option(
@@ -92,7 +92,7 @@ def command(
         begun = time.perf_counter()
         document = told(direct(program, cluster, placed, rates), found)
         seconds = time.perf_counter() - begun
-        _show(document | {"seconds": seconds, "lookup": seconds}, graph, json=answer.json)
+        _show(document | {"seconds": seconds, "lookup": seconds}, graph, json=json)
         return
 
     most = _rates(wish.upto, graph, "--upto") if wish.upto else 2 * rates
@@ -112,7 +112,7 @@ def command(
         from penstock.shedding.plot import draw_scores
 
         draw_scores(program, question, rates, plot)
-    _show(document, graph, json=answer.json)
+    _show(document, graph, json=json)
 
 
 def _program(
@@ -138,17 +138,24 @@ def _check(wish: TableOptions) -> None:
         raise InputError("expected one of --planner and --plan", at="--planner", hint="e.g. --planner exact")
     if not 0 < wish.error < 1:
         raise InputError(f"expected an error between 0 and 1, got {wish.error:g}", at="--error")
-    if wish.budget is not None:
-        from penstock.shedding.planners import BUDGETED
+    if wish.budget is not None and not 0 <= wish.budget < math.inf:
+        raise InputError(f"expected a time of at least 0 s, got {wish.budget:g}", at="--budget")
+    _must_fit(wish)
 
-        if not 0 <= wish.budget < math.inf:
-            raise InputError(f"expected a time of at least 0 s, got {wish.budget:g}", at="--budget")
-        if wish.planner not in BUDGETED:
-            raise InputError(
-                f"only {' and '.join(BUDGETED)} can stop before the table is done",
-                at="--budget",
-                hint="leave it out, or take one of them",
-            )
+
+def _must_fit(wish: TableOptions) -> None:
+    """Refuse what is said of a table that is not made, or to a planner that does not heed it."""
+    from penstock.shedding import PLANNERS
+    from penstock.shedding.answer import WITHOUT_TABLE
+    from penstock.shedding.planners import BUDGETED
+
+    if wish.planner is not None and wish.planner not in (known := [*PLANNERS, *WITHOUT_TABLE]):
+        raise InputError(
+            f"unknown planner {wish.planner!r}", at="--planner", hint=suggest(wish.planner, known, "planners")
+        )
+    for option, heeding in (("upto", PLANNERS), ("error", PLANNERS), ("workload", ["solver-w"]), ("budget", BUDGETED)):
+        if getattr(wish, option) != TableOptions._field_defaults[option] and wish.planner not in heeding:
+            raise InputError(f"goes only with --planner {', '.join(heeding)}", at=f"--{option}", hint="leave it out")
 
 
 def _planned(run: Run, question: Question, rates: Matrix, wish: TableOptions, table: PlanTable | None) -> Document:
@@ -164,18 +171,12 @@ def _planned(run: Run, question: Question, rates: Matrix, wish: TableOptions, ta
 
 
 def _look_up(program: Program, question: Question, wish: TableOptions, table: PlanTable | None) -> LookUp:
-    from penstock.shedding import PLANNERS, LookUp, build_table
-    from penstock.shedding.answer import WITHOUT_TABLE
+    from penstock.shedding import LookUp, build_table
 
     if table is not None:
         with locating(wish.plan):
             return LookUp(program, table)
-    if wish.planner not in PLANNERS:
-        known = [*PLANNERS, *WITHOUT_TABLE]
-        raise InputError(
-            f"unknown planner {wish.planner!r}", at="--planner", hint=suggest(str(wish.planner), known, "planners")
-        )
-    return LookUp(program, build_table(wish.planner, question))
+    return LookUp(program, build_table(str(wish.planner), question))
 
 
 def _shortest(look_up: LookUp, rates: Matrix) -> float:
