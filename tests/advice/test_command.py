@@ -64,10 +64,11 @@ def test_a_burst_with_and_without_the_advised_limit(penstock: Any, make: Any, wr
 def test_weights_choose_who_waits(penstock: Any, make: Any, write: Any) -> None:
     """The query with the least weight is deferred."""
     log = write([b for name in "abc" for b in make.paced(name, count=100, tasks=lambda n: (1.0,))], cores=1)
-    done = penstock("advise", log, "--latency", "8", "--burst", "4", "--weight", "a=3,b=2", "--json")
-    assert done.code == 0, done.err
-    (waits,) = [row for row in checked(done.document) if row["kind"] == "defer"]
-    assert waits["query"] == "c"
+    for weights in (["--weight", "a=3,b=2"], ["--weight", "a=3", "--weight", "b=2"]):
+        done = penstock("advise", log, "--latency", "8", "--burst", "4", *weights, "--json")
+        assert done.code == 0, done.err
+        (waits,) = [row for row in checked(done.document) if row["kind"] == "defer"]
+        assert waits["query"] == "c"
 
 
 def test_a_network_gets_advice_too(penstock: Any, root: Path) -> None:

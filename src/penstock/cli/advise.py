@@ -87,7 +87,7 @@ class AimOptions(NamedTuple):
         typer.Option("--latency", metavar="S", parser=options.span, help="Latency bound for every row (s)."),
     ] = None
     weight: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option("--weight", metavar="Q=W,...", help="How much a second of latency matters, by query; default 1."),
     ] = None
     burst: Annotated[
@@ -134,7 +134,7 @@ def command(
     _must_fit(logs, files)
     lasting = aims.burst_length != AimOptions._field_defaults["burst_length"]
     options.goes_with("--burst-length", lasting, "--burst", aims.burst != 1)
-    weights = _pairs([aims.weight] if aims.weight else [], "--weight", "query=weight", "e.g. clicks=2")
+    weights = _pairs(aims.weight or [], "--weight", "query=weight", "e.g. clicks=2")
     cores = _pairs(logs.cores or [], "--cores", "application=cores", "e.g. progress.jsonl=16")
     inspection = None
     if files.network is not None:
