@@ -225,6 +225,15 @@ def test_bad_options_are_refused(penstock, network, burst, options, words):
     assert not Path(".penstock").exists()
 
 
+def test_a_controller_answers_before_it_writes_its_history(penstock, network, here):
+    """A history that cannot be written in the end costs no answer."""
+    given = ["--placement", PLACED, "--rates", "clicks=900,buys=20", "--duration", 8, "--history", "/dev/full"]
+    done = penstock("control", network, "--hosts", 2, *given, "--policy", "shed", "--act", "--json")
+    assert done.code == 2
+    assert done.document["balanced"]
+    assert "/dev/full: cannot be written" in done.err
+
+
 def test_status_says_who_does_not_look_or_answer(penstock, network, burst):
     """Told are a controller that runs and has not looked for long, and a host that does not answer."""
     penstock("control", network, "--hosts", 2, "--rates", burst, "--placement", PLACED, "--act")

@@ -187,8 +187,6 @@ def command(
                 report = controller.run()
     if controller.aside is not None:
         common.say(f"note: the run that was here before has its history in {controller.aside}")
-    if folder.history is not None:
-        write_lines(folder.history, place.history())
     about = {"network": graph.name, "engine": run.engine, "policy": goal.policy, "seed": answer.seed}
     document = {**about, **report, "directory": directory, "seconds": time.perf_counter() - began}
     common.say_unread(document)
@@ -196,6 +194,8 @@ def command(
         common.answer(document)
     else:
         show(document, place.history())
+    if folder.history is not None:
+        write_lines(folder.history, place.history())
 
 
 def _identity(
