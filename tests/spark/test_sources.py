@@ -92,7 +92,7 @@ def test_a_number_is_no_time(engine: Engine, tmp_path: Path, time: str) -> None:
 
 @pytest.mark.parametrize("time", ["at", "substring(at, 1)"])
 def test_text_that_is_no_time_is_null(engine: Engine, tmp_path: Path, time: str) -> None:
-    """A text that is no time, or one of no day, makes its row one without event time, and ends no run; dates are times."""
+    """A text that is no time, or one of no day, makes its row one without event time, and ends no run."""
     texts = ("2026-03-01 12:00:00", "N/A", "12:30:00", " T1:30")
     (tmp_path / "rows.json").write_text("".join(f'{{"at":"{text}"}}\n' for text in texts))
     rows = read(engine, tmp_path, schema="at string, d date, n timestamp_ntz", time=time)
