@@ -129,7 +129,7 @@ def command(
 
     check_network(graph, cluster.spark)
     if expected is None and graph.scheduled:
-        expected = joined({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
+        expected = joined({name: scheduled_rates(s) for name, s in graph.sources.items()})
     folder = where(end.directory or cluster.spark.directory, graph)
     there = left.claimed(folder) if inputs.placement is None and inputs.algorithm is None else None
     if there is not None:

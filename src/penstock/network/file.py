@@ -17,6 +17,7 @@ from penstock.errors import InputError
 from penstock.files import Document, Text, convert, schema_of, suggest
 from penstock.network.doubts import doubts
 from penstock.network.model import Growth, Network, Operator, Sink, Source
+from penstock.network.nexmark import Events
 from penstock.units import seconds, size
 
 _QUOTED = re.compile(r"""/\*.*?\*/|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`""", re.DOTALL)
@@ -219,7 +220,10 @@ def _source(name: str, document: Document) -> Source:
     table = convert(document, SourceTable, at)
     lateness = _duration(table.lateness, f"{at}.lateness")
     values = {key: getattr(table, key) for key in ("schema", "format", "time", "arrivals", "host")}
-    return Source(name=name, lateness=lateness, options=_options(table.options, at), **values)
+    source = Source(name=name, lateness=lateness, options=_options(table.options, at), **values)
+    if source.scheduled:
+        Events.of(source)
+    return source
 
 
 def _sink(name: str, document: Document) -> Sink:

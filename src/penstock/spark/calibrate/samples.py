@@ -145,7 +145,7 @@ def lengthened(
 def _events(session: SparkSession, source: Source, events: int, seconds: float = 0.0) -> DataFrame:
     """Return events of a Nexmark source at its mean rate: so many, and for so long, at least."""
     try:
-        schedule = nexmark.Schedule.of(scheduled_rates(source.options, source.name).of_source(source.name), 1.0)
+        schedule = nexmark.Schedule.of(scheduled_rates(source).of_source(source.name), 1.0)
     except InputError:
         schedule = nexmark.Schedule.of([1000.0], 1.0)
     rate = max(1.0, float(schedule.rates.mean()))

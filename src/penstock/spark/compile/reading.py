@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +12,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import InputError
 from penstock.latency.fragments import Fragment
 from penstock.network import Source
+from penstock.network.nexmark import Events
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.rows import read_rows
 from penstock.spark.compile.schemas import ENVELOPE_FIELDS
@@ -50,7 +50,7 @@ def nexmark_options(source: Source, rates: Document, gate: str) -> dict[str, str
     return {
         "name": source.name,
         "rates": json.dumps(rates),
-        "seed": source.options.get("seed", "0"),
+        "seed": str(Events.of(source).seed),
         "lateness": str(round(source.lateness * 1e6)),
         "gate": gate,
     }
@@ -129,14 +129,12 @@ def _recalled(session: SparkSession, deployment: Deployment, query: str) -> Data
     return frame.selectExpr("__origin", "timestamp_micros(at) AS __time")
 
 
-def scheduled_rates(options: Mapping[str, str], name: str) -> Rates:
-    """Return the rates of a Nexmark source: ``rates`` (a file), or ``rate`` (tuples/s) and ``duration`` (s)."""
-    if "rates" in options:
-        rates = read_rates(options["rates"])
-        if name not in rates.sources:
-            raise InputError(f"has no column {name!r}", file=options["rates"])
-        return rates
-    try:
-        return Rates.constant({name: float(options.get("rate", "1000"))}, float(options.get("duration", "60")))
-    except ValueError:
-        raise InputError("expected numbers for rate and duration", at=f"sources.{name}.options") from None
+def scheduled_rates(source: Source) -> Rates:
+    """Return the rates of a Nexmark source, as its options say."""
+    events, name = Events.of(source), source.name
+    if events.rates is None:
+        return Rates.constant({name: events.rate}, events.duration, min(1.0, events.duration))
+    rates = read_rates(events.rates)
+    if name not in rates.sources:
+        raise InputError(f"has no column {name!r}", file=events.rates)
+    return rates

@@ -221,7 +221,7 @@ class Engine:
         found = {}
         for name, source in network.sources.items():
             if source.scheduled and name not in skip:
-                mine = rates if rates is not None else scheduled_rates(source.options, name)
+                mine = rates if rates is not None else scheduled_rates(source)
                 series = {"period": mine.period, "values": mine.of_source(name).tolist()}
                 found[name] = nexmark_options(source, series, (place / "epoch").uri)
         return found
