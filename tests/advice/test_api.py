@@ -15,6 +15,7 @@ import pytest
 import penstock as library
 from penstock.errors import Infeasible, InputError
 from penstock.load import read_statistics
+from penstock.simulation import MicroBatch, Options
 from penstock.telemetry.worker import Worker
 
 LOG = "examples/event-log/spark-4.3.zstd"
@@ -138,6 +139,9 @@ def test_networks_take_what_notebooks_have() -> None:
         ({"theta": 0.5}, r"theta: .* \(pass previous\)"),
         ({"measure": "x"}, "measure: expected one of"),
         ({"move_cost": -1.0}, "move_cost: expected a finite cost"),
+        ({"overload": "soft"}, "overload: expected True or False, got 'soft'"),
+        ({"replicas": 1.5}, "replicas: expected a whole number, got 1.5"),
+        ({"replicas": 2}, "replicas: correlation places no replicas"),
     ],
 )
 def test_bad_arguments_are_named_as_in_python(wrong: dict[str, Any], says: str) -> None:
@@ -220,6 +224,44 @@ def test_statistics_count_as_in_the_commands(penstock: Any, tmp_path: Path) -> N
         assert library.load_network(network, known).operators["b"].cost == (0.02,)
 
 
+@pytest.mark.parametrize("trigger", [None, 0.5])
+def test_simulations_take_statistics_as_the_command(penstock: Any, tmp_path: Path, trigger: float | None) -> None:
+    """Costs, factors, and overheads of batches come from statistics where they are given; without costs it says so."""
+    network, file = tmp_path / "n.toml", tmp_path / "s.json"
+    network.write_text('name = "n"\n[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\n[sinks.t]\ninput = "a"\n')
+    file.write_text(
+        '{"operators": {"a": {"cost": 0.002, "selectivity": 0.5, "overhead": 0.02}}, '
+        '"hosts": {"h1": {"overhead": 0.1, "factor": 3.0}}}'
+    )
+    batches = [] if trigger is None else ["--trigger", trigger]
+    told = penstock("simulate", network, "--hosts", 1, "--statistics", file, "--placement", "a=h1", "--rates", "s=100",
+                    "--seed", 3, "--json", *batches).document  # fmt: skip
+    options = Options(microbatch=None if trigger is None else MicroBatch(trigger=trigger))
+    for known in (file, read_statistics(file)):
+        found = library.simulate(network, {"s": 100}, {"a": "h1"}, 1, options=options, statistics=known, seed=3)
+        assert found.latency == told["latency"]
+        assert found.latency["max"] > (0.0059 if trigger is None else 0.12)
+    with pytest.raises(InputError, match=r"has no cost .give it, or pass statistics from calibrate"):
+        library.simulate(network, {"s": 100}, {"a": "h1"}, 1)
+
+
+def test_copies_are_placed_from_python_as_by_the_command(penstock: Any, root: Path) -> None:
+    """An algorithm places as many copies as by the command, unless told how many; previous ones may be more."""
+    path, before = (
+        root / "examples/two-chains/network.toml",
+        "views=h1,views#2=h2,views#3=h3,scored=h1,paid=h2,billed=h3",
+    )
+    given = ["place", path, "--hosts", 4, "--rates", "clicks=10,buys=5", "--previous", before, "--json"]
+    for algorithm, more, words in (
+        ("economical-replicated", {}, []),
+        ("economical", {"replicas": 3}, ["--replicas", 3]),
+        ("correlation", {}, []),
+    ):
+        told = penstock(*given, "--algorithm", algorithm, *words).document
+        found = library.place(path, RATES, 4, algorithm=algorithm, previous=before, **more)
+        assert found.document() == {key: told[key] for key in found.document()}
+
+
 def test_copies_are_shed_from_python_as_by_the_command(penstock: Any, root: Path) -> None:
     """The planner for copies gives the command's fractions, and its no is an error."""
     path = root / "examples/two-chains/network.toml"
@@ -262,6 +304,7 @@ def test_networks_refuse_what_does_not_fit(root: Path) -> None:
         (lambda n, p: library.estimate(n, RATES, {"views": 1}), "placement: expected names"),
         (lambda n, p: library.estimate(n, RATES, p, statistics=3), "statistics: expected"),
         (lambda n, p: library.simulate(n, RATES, p, options=3), "options: expected"),
+        (lambda n, p: library.simulate(n, RATES, p, sede=3), "sede: no such argument .did you mean 'seed'"),
         (lambda n, p: library.shed(n, p, RATES, eror=0.01), "eror: no such argument .did you mean 'error'"),
         (lambda n, p: library.shed(n, p, RATES, error="x"), "error: expected"),
         (lambda n, p: library.shed(n, p, "clicks=1"), "rates: expected rates by source"),

@@ -16,11 +16,12 @@ from penstock.cluster import Cluster, Placement, read_cluster, read_placement
 from penstock.control.prediction import begun
 from penstock.errors import InputError, locating
 from penstock.files import Document, suggest
+from penstock.latency.batches import BatchHosts, in_time
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import default_model, model_of
 from penstock.load import LoadModel, Statistics, load_model, read_statistics
 from penstock.network import Network, read_network
-from penstock.placement import Answer, Problem, terms_of
+from penstock.placement import Answer, Problem, copies_of, terms_of
 from penstock.placement import place as decide
 from penstock.shedding import PLANNERS, LookUp, Question, build_program, build_table, optimum
 from penstock.shedding.answer import WITHOUT_TABLE, look_up_document
@@ -78,7 +79,7 @@ def place(
         One of `penstock.placement.ALGORITHMS`.
     parameters
         Of the algorithm, and the fields of `penstock.placement.Terms`: ``theta``, ``measure``, ``overload``, …;
-        ``statistics``: costs that the network leaves open, and factors of hosts.
+        ``statistics``: costs that the network leaves open, and factors of hosts; ``replicas``: copies of each operator.
 
     Returns
     -------
@@ -93,7 +94,8 @@ def place(
     network, known = _completed(network, parameters.pop("statistics", None))
     cluster = _cluster(hosts, network)
     before = None if previous is None else _placement(previous, network, cluster)
-    problem = Problem.of(_model(network, rates), cluster, known, before)
+    copies = _copies(algorithm, parameters.pop("replicas", 0))
+    problem = Problem.of(_model(network, rates), cluster, known, before, copies)
     terms, own = terms_of(parameters)
     return decide(problem, algorithm, generator(seed), terms, **own)
 
@@ -134,6 +136,13 @@ def estimate(
     return decide(_model(network, rates), placed, cluster, known)
 
 
+class Further(TypedDict, total=False):
+    """What else a simulation takes: what was measured, and where chance comes from."""
+
+    statistics: Path | Statistics | None
+    seed: int | None
+
+
 @naming_parameters()
 def simulate(
     network: Planned,
@@ -142,7 +151,7 @@ def simulate(
     hosts: Hosts = 2,
     *,
     options: Options | None = None,
-    seed: int | None = None,
+    **more: Unpack[Further],
 ) -> SimulationResult:
     """Run a placed network in virtual time; as ``penstock simulate``.
 
@@ -150,8 +159,9 @@ def simulate(
     ----------
     options
         Policy, bounds, drops, failures, moves: `penstock.simulation.Options`.
-    seed
-        Of everything random, instead of the one of the options.
+    more
+        ``statistics``: costs and selectivities that the network leaves open, factors of hosts, and the overheads of
+        micro-batches that have none; ``seed`` of everything random, instead of the one of the options.
 
     Returns
     -------
@@ -163,14 +173,20 @@ def simulate(
     InputError
         If the parts do not fit each other.
     """
-    network = _network(network)
-    cluster = _cluster(hosts, network)
+    _refuse_others(more, Further)
     options = options or Options()
     if not isinstance(options, Options):
         raise InputError(f"expected simulation.Options, got {type(options).__name__}", at="options")
-    if seed is not None:
+    if (seed := more.get("seed")) is not None:
         options = attrs.evolve(options, seed=seed)
-    return run(network, cluster, _placement(placement, network, cluster), _rates(network, rates), options)
+    network, known = _completed(network, more.get("statistics"))
+    cluster = _cluster(hosts, network)
+    placed = _placement(placement, network, cluster)
+    if options.microbatch is not None and options.microbatch.overhead is None:
+        fixed = BatchHosts.of(known, cluster).fixed(placed)
+        options = attrs.evolve(options, microbatch=attrs.evolve(options.microbatch, overhead=fixed))
+    in_place, _ = in_time(cluster, known)
+    return run(network, in_place, placed, _rates(network, rates), options)
 
 
 class Promise(TypedDict, total=False):
@@ -241,8 +257,7 @@ def shed(
     if planner not in PLANNERS and planner not in WITHOUT_TABLE:
         names = [*PLANNERS, *WITHOUT_TABLE]
         raise InputError(f"unknown planner {planner!r}", at="planner", hint=suggest(planner, names, "planners"))
-    if unknown := [name for name in promise if name not in Promise.__annotations__]:
-        raise InputError("no such argument", at=unknown[0], hint=suggest(unknown[0], Promise.__annotations__, "others"))
+    _refuse_others(promise, Promise)
     upto, error = promise.get("upto"), promise.get("error", 0.05)
     if isinstance(error, str) or not 0 < error < 1:
         raise InputError(f"expected an error between 0 and 1, got {error!r}", at="error")
@@ -260,6 +275,12 @@ def shed(
     question = Question(optimum(run.program), most, error)
     look_up = LookUp(run.program, build_table(planner, question))
     return _shed(told(look_up_document(look_up, question, rates, run), room))
+
+
+def _refuse_others(given: Mapping[str, object], known: type) -> None:
+    """Refuse further arguments that nobody knows."""
+    if unknown := [name for name in given if name not in known.__annotations__]:
+        raise InputError("no such argument", at=unknown[0], hint=suggest(unknown[0], known.__annotations__, "others"))
 
 
 def _shed(found: Document) -> Shed:
@@ -306,6 +327,12 @@ def _placement(given: Placed, network: Network, cluster: Cluster) -> Placement:
     else:
         placed = read_placement(_path(given, "placement", "hosts by operator, an answer of place, or a file"))
     return placed.check(network.operators, cluster.hosts, network.pins)
+
+
+def _copies(algorithm: str, count: object) -> int:
+    if not isinstance(count, int):
+        raise InputError(f"expected a whole number, got {count!r}", at="replicas")
+    return copies_of(algorithm, count)
 
 
 def _rates(network: Network, given: Arriving) -> Rates:

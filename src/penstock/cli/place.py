@@ -129,7 +129,7 @@ def command(
     if wish.overload not in (None, "allow", "soft"):
         raise InputError(f"expected allow or soft, got {wish.overload!r}", at="--overload")
     copies = copies_of(wish.algorithm, wish.replicas)
-    previous = reading.get_previous(before.previous, graph, cluster, copies)
+    previous = None if before.previous is None else reading.get_placement(before.previous, graph, cluster)
     parameters = tuning.parameters()
     problem = Problem.of(model, cluster, known, previous, copies)
     if problem.cluster is not cluster:

@@ -17,7 +17,7 @@ from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_p
 from penstock.control.prediction import begun
 from penstock.errors import InputError, locating
 from penstock.files import Document, Text, file_of, suggest
-from penstock.load import LoadModel, Statistics, expand_replicas, load_model, read_statistics
+from penstock.load import LoadModel, Statistics, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.network.doubts import assumed_selectivities
 from penstock.units import decimal
@@ -72,14 +72,6 @@ def get_deployment(options: NetworkOptions) -> Deployment:
     """Read a network, what is known of it, and its cluster."""
     network, known = get_network(options.network, options.statistics)
     return Deployment(network, known, get_cluster(options.cluster, options.hosts, network))
-
-
-def get_previous(given: str | None, network: Network, cluster: Cluster, copies: int) -> Placement | None:
-    """Read a placement that is to be improved; of its replicas those that there are to be still."""
-    if given is None:
-        return None
-    wanted = set(expand_replicas(network, copies))
-    return Placement({name: host for name, host in get_placement(given, network, cluster).items() if name in wanted})
 
 
 def get_placement(given: str, network: Network, cluster: Cluster) -> Placement:

@@ -67,8 +67,14 @@ class Problem:
         previous: Placement | None = None,
         replicas: int = 1,
     ) -> Problem:
-        """Return the problem of a network with its pins, on hosts as fast as statistics say that they are in place."""
+        """Return the problem of a network with its pins, on hosts as fast as statistics say that they are in place.
+
+        Of a previous placement those replicas count that there are to be still.
+        """
         in_place, _ = in_time(cluster, statistics)
+        if previous is not None:
+            names = expand_replicas(model.network, replicas)
+            previous = Placement({name: previous[name] for name in names if name in previous})
         return cls(model, in_place, previous, model.network.pins, replicas)
 
     @property

@@ -75,6 +75,9 @@ class Terms:
     def __attrs_post_init__(self) -> None:
         if self.measure is not None and self.measure not in OBJECTIVES:
             raise InputError(f"expected one of {', '.join(OBJECTIVES)}, got {self.measure!r}", at="--objective")
+        for name in ("overload", "soft"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"expected True or False, got {getattr(self, name)!r}", at=f"--{name}")
         if self.tighten < 0:
             raise InputError(f"expected at least 0 linear programs, got {self.tighten}", at="--tighten")
         if not (np.isfinite(self.move_cost) and self.move_cost >= 0):

@@ -73,13 +73,14 @@ class MicroBatch:
     trigger
         Batches start at multiples of it (s), or at the end of the last one if that is later.
     overhead
-        Fixed time of every batch (s), one number or one per host.
+        Fixed time of every batch (s), one number or one per host; None: that of the statistics given to
+        `penstock.simulate`, or 0.
     progressive
         Whether outputs become visible evenly during the batch; else at its end.
     """
 
     trigger: float
-    overhead: float | Mapping[str, float] = 0.0
+    overhead: float | Mapping[str, float] | None = None
     progressive: bool = False
 
 
@@ -175,7 +176,7 @@ class Options:
                 if not (math.isfinite(event.at) and event.at >= 0):
                     raise InputError(f"expected a time >= 0 s, got {event.at:g}", at=option)
         if self.microbatch is not None:
-            overheads = self.microbatch.overhead
+            overheads = self.microbatch.overhead or 0.0
             fixed = overheads.values() if isinstance(overheads, Mapping) else (overheads,)
             for value, option in ((self.microbatch.trigger, "--trigger"), *((each, "--overhead") for each in fixed)):
                 if not (math.isfinite(value) and value >= 0):

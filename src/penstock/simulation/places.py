@@ -44,7 +44,7 @@ def hosts_of(cluster: Cluster, units: Records, moves: Moves, microbatch: MicroBa
         row["words"], row["wide"] = word, max(1, -(-len(visitors[index]) // 64))
         row["began"] = row["until"] = -1.0
         if microbatch is not None:
-            overhead = microbatch.overhead
+            overhead = microbatch.overhead or 0.0
             row["batch"], row["trigger"] = 2 if microbatch.progressive else 1, microbatch.trigger
             row["overhead"] = overhead.get(host.name, 0.0) if isinstance(overhead, Mapping) else overhead
         members += sorted(visitors[index])
