@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from penstock.cluster.kafka_table import check_kafka
 from penstock.cluster.model import SparkSettings
 from penstock.errors import InputError
 from penstock.files import convert
@@ -60,18 +61,25 @@ def spark_settings(document: object) -> SparkSettings:
             at="spark.checkpoint",
             hint="Spark takes no less",
         )
+    kafka = _texts(table.kafka)
+    if kafka:
+        check_kafka(kafka)
     return SparkSettings(
         mode=table.mode,
         trigger=trigger,
         checkpoint=checkpoint,
         hop=table.hop,
         directory=table.directory,
-        conf={key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in table.conf.items()},
+        conf=_texts(table.conf),
         jars=tuple(table.jars),
         packages=tuple(table.packages),
-        kafka={key: str(value) for key, value in table.kafka.items()},
+        kafka=kafka,
         given=document is not None,
     )
+
+
+def _texts(options: dict[str, Option]) -> dict[str, str]:
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
 
 
 def _seconds(table: SparkTable, key: str) -> float:

@@ -8,15 +8,9 @@ from collections.abc import Mapping
 import attrs
 
 from penstock.cluster import SparkSettings
+from penstock.cluster.kafka_table import OWN, check_kafka
 from penstock.errors import InputError
-from penstock.files import suggest
 from penstock.spark.librdkafka import translated
-
-OWN = ("bootstrap", "bootstrap_env", "username_env", "password_env", "ca", "partitions", "replication")
-"""Keys that are penstock's; the others are Kafka's own client settings."""
-
-PLAIN = ("acks", "retries")
-"""Those of Kafka's that have no dot: another word without one is a key written wrong."""
 
 PREFIX = "kafka."
 """Before the client settings among the options of Spark's readers and writers."""
@@ -69,18 +63,13 @@ class Connection:
         table = dict(settings.kafka)
         if not table:
             return None
-        for key in sorted(table):
-            if "." not in key and key not in (*OWN, *PLAIN):
-                raise InputError(f"unknown key {key!r}", at="spark.kafka", hint=suggest(key, (*OWN, *PLAIN)))
-        address = table.get("bootstrap") or _secret(table.get("bootstrap_env"), "bootstrap_env", environ)
-        if address is None:
-            raise InputError("expected the address of a broker", at="spark.kafka", hint='bootstrap = "host:9092"')
+        check_kafka(table)
+        address = table.get("bootstrap") or _secret(table["bootstrap_env"], "bootstrap_env", environ)
         client = {"bootstrap.servers": address}
         client |= {key.removeprefix(PREFIX): value for key, value in table.items() if key not in OWN}
-        username, password = (_secret(table.get(key), key, environ) for key in ("username_env", "password_env"))
-        if (username is None) != (password is None):
-            raise InputError("expected both username_env and password_env, or neither", at="spark.kafka")
-        if username is not None:
+        username = password = None
+        if "username_env" in table:
+            username, password = (_secret(table[key], key, environ) for key in ("username_env", "password_env"))
             client.setdefault("sasl.mechanism", "PLAIN")
             client.setdefault("security.protocol", "SASL_SSL")
             if client["sasl.mechanism"] not in LOGIN:
@@ -89,10 +78,10 @@ class Connection:
                     at="spark.kafka.sasl.mechanism",
                 )
         ca = os.path.abspath(table["ca"]) if "ca" in table else None
-        copies = _count(table, "replication") if "replication" in table else None
+        copies = int(table["replication"]) if "replication" in table else None
         if ca is not None:
             client = {key: value for key, value in client.items() if not key.startswith(TRUST)}
-        return cls(client, username, password, ca, _count(table, "partitions"), copies)
+        return cls(client, username, password, ca, int(table.get("partitions", "1")), copies)
 
     @property
     def spark(self) -> dict[str, str]:
@@ -117,19 +106,10 @@ class Connection:
         return found
 
 
-def _secret(name: str | None, key: str, environ: Mapping[str, str]) -> str | None:
-    if name is None:
-        return None
+def _secret(name: str, key: str, environ: Mapping[str, str]) -> str:
     if not environ.get(name):
         raise InputError(f"the environment variable {name} is not set", at=f"spark.kafka.{key}", hint=f"set {name}")
     return environ[name]
-
-
-def _count(table: Mapping[str, str], key: str) -> int:
-    text = table.get(key, "1")
-    if not text.isdigit() or int(text) < 1:
-        raise InputError(f"expected a whole number from 1 on, got {text!r}", at=f"spark.kafka.{key}")
-    return int(text)
 
 
 def _quoted(text: str) -> str:
