@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.network import Network, Sink, Source, chain, hybrid, read_network, tree
-from penstock.network.file import parse_network
+from penstock.network.file import _described, parse_network
 
 GOOD = """\
 name = "n"
@@ -286,6 +287,16 @@ input = "f_{name}"
     read = read_network(tmp_path / "n.toml")
     assert read.sources["a"].schema == '{"type": "record"}'
     assert read.sources["missing"].schema == str(places["missing"])
+
+
+def test_only_files_are_read_for_a_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe or a device that is named as Avro's schema is not waited for, nor a file read that is no schema's size."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_text("x" * 9)
+    monkeypatch.setattr("penstock.files.MAX_BYTES", 8)
+    for place in ("/dev/zero", str(tmp_path / "pipe"), str(tmp_path / "large"), str(tmp_path)):
+        source = Source(name="s", format="kafka", schema=place, options={"payload": "avro"})
+        assert _described(source) == source
 
 
 def test_default_windows_go_to_operators_that_have_none() -> None:

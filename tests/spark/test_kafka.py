@@ -165,7 +165,7 @@ def test_event_time_is_any_sql(kafka_engine: Engine, broker: Any, tmp_path: Path
         ({"options": {"subscribe": "x", "payload": "xml"}}, "payload"),
         ({"options": {"subscribe": "x", "skip": "five"}}, "number of bytes"),
         ({"options": {"subscribe": "x", "csv.sep": ";"}}, "payload is json"),
-        ({"options": {"subscribe": "x", "payload": "avro"}, "schema": "no.avsc"}, "no.avsc: No such file"),
+        ({"options": {"subscribe": "x", "payload": "avro"}, "schema": "no.avsc"}, "no.avsc: no such file"),
         ({"options": {"subscribe": "x", "payload": "avro"}, "schema": "{user string}"}, "Avro schema as JSON"),
         ({"options": {"subscribe": "x", "payload": "avro"}, "schema": '{"type": "odd"}'}, "parse Avro"),
     ],

@@ -179,9 +179,26 @@ def _described(source: Source) -> Source:
     given = source.schema or ""
     if source.options.get("payload") != "avro" or given.lstrip().startswith(("{", "[")):
         return source
-    with contextlib.suppress(OSError, ValueError):
-        return attrs.evolve(source, schema=Path(given).read_text(encoding="utf-8"))
+    with contextlib.suppress(InputError):
+        return attrs.evolve(source, schema=read_schema(given))
     return source
+
+
+def read_schema(path: str) -> str:
+    """Read a file that holds an Avro schema.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
+    try:
+        regular = Path(path).is_file()
+    except OSError:
+        regular = False
+    if not regular:  # A pipe or a device may have no end.
+        raise InputError("no such file", file=path)
+    return Text(path).text
 
 
 def parse_network(document: Document, file: str | None = None) -> Network:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +13,7 @@ from pyspark.sql.types import NumericType, StringType, StructType
 from penstock.errors import InputError
 from penstock.latency.real_time import BROKERS
 from penstock.network import Source
+from penstock.network.file import read_schema
 from penstock.spark.compile.kinds import hashed
 from penstock.spark.compile.shapes import check_names
 from penstock.spark.compile.sql import bracketed, literal, quoted, without_stars
@@ -245,11 +245,11 @@ def _avro_schema(source: Source) -> str:
     """Return a source's Avro schema as JSON: as given, or from the file that is named."""
     given, at = (source.schema or "").strip(), f"sources.{source.name}.schema"
     try:
-        text = given if given.startswith(("{", "[")) else Path(given).read_text(encoding="utf-8")
+        text = given if given.startswith(("{", "[")) else read_schema(given)
         json.loads(text)
-    except OSError as error:
-        said = f"{given}: {error.strerror or error}"
-        raise InputError(said, at=at, hint="an Avro schema as JSON, or the name of a file with one") from None
+    except InputError as error:
+        hint = "an Avro schema as JSON, or the name of a file with one"
+        raise InputError(f"{given}: {error.problem}", at=at, hint=hint) from None
     except ValueError as error:
         raise InputError(f"expected an Avro schema as JSON, got {given[:80]!r}: {error}", at=at) from None
     return text
