@@ -54,6 +54,16 @@ def test_the_base_install_is_light() -> None:
         assert package not in base
 
 
+def test_nothing_is_installed_from_where_it_is_not() -> None:
+    """As long as the README installs from a clone, no page and no message names a package of PyPI's."""
+    assert "is not on PyPI yet" in (ROOT / "README.md").read_text()
+    sources = [path.read_text() for path in ROOT.glob("src/**/*.py")]
+    pages = [path.read_text() for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]]
+    assert not re.search(r"pip install '?penstock", "".join([*sources, *pages]))
+    for extra in re.findall(r"""install\(["'](\w+)["']\)""", "".join(sources)):
+        assert extra in PROJECT["optional-dependencies"]
+
+
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
 def test_schemas_are_where_they_say(name: str) -> None:
     """Each schema names the address at which the documentation publishes it."""

@@ -1,4 +1,4 @@
-"""What ``pip install penstock`` leaves out, and what to say where it is needed."""
+"""What an install of penstock alone leaves out, and what to say where it is needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ EXTRAS = {
     "spark": ("Spark", ("pandas", "psutil", "pyarrow", "pyspark", "sqlglot")),
     "dashboard": ("the dashboard's packages", ("fastapi", "pydantic", "starlette", "uvicorn")),
 }
-"""What ``pip install 'penstock[…]'`` brings, by the extra: how messages call it, and its packages."""
+"""What extras bring, by their names: how messages call it, and its packages."""
+
+
+def install(extra: str) -> str:
+    """Return how to install an extra; from the first release on PyPI on, ``penstock`` takes the place of the clone."""
+    return f"in a clone of penstock: pip install '.[{extra}]'"
 
 
 def missing(error: ImportError) -> InputError:
@@ -22,10 +27,9 @@ def missing(error: ImportError) -> InputError:
         return InputError(
             # A distribution of that name there need not be: it may be pyspark-client.
             f"pyspark {found.__version__} is installed, {lacks}",
-            hint="penstock runs networks with Spark 4.2 and 4.3: pip install 'penstock[spark]'",
+            hint=f"penstock runs networks with Spark 4.2 and 4.3; {install('spark')}",
         )
     for extra, (what, packages) in EXTRAS.items():
         if package in packages and absent:
-            hint = f"pip install 'penstock[{extra}]'"
-            return InputError(f"this needs {what}, and {package} is not installed", hint=hint)
+            return InputError(f"this needs {what}, and {package} is not installed", hint=install(extra))
     raise error

@@ -131,7 +131,7 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].endswith("(pip install 'penstock[dashboard]')")
+    assert done.stderr.splitlines()[-1].endswith("(in a clone of penstock: pip install '.[dashboard]')")
 
 
 def test_tables_show_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

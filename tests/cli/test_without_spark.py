@@ -54,7 +54,7 @@ def test_what_needs_spark_says_how_to_get_it(root: Path, tmp_path: Path, words: 
     made = tmp_path / "made"
     done = begin(root, *words, *(["--out", str(made)] if words == ["demo"] else []))
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].endswith("(pip install 'penstock[spark]')")
+    assert done.stderr.splitlines()[-1].endswith("(in a clone of penstock: pip install '.[spark]')")
     assert "Traceback" not in done.stderr
     assert not made.exists()
 
@@ -73,7 +73,7 @@ sys.meta_path.insert(0, Gone())
 from penstock import Listener
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60)
-    said = "this needs Spark, and pyspark is not installed (pip install 'penstock[spark]')"
+    said = "this needs Spark, and pyspark is not installed (in a clone of penstock: pip install '.[spark]')"
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {said}"
 
 

@@ -72,4 +72,4 @@ def test_no_java_says_where_it_looked_and_what_to_do(tmp_path: Path, monkeypatch
     message = str(caught.value)
     assert "JAVA_HOME has Java 11, too old" in message
     assert "PATH has none" in message
-    assert "penstock[java]" in message
+    assert "pip install '.[java]'" in message

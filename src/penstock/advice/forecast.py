@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.errors import InputError
+from penstock.extras import install
 from penstock.units import human
 
 DAY = 86400.0
@@ -109,9 +110,7 @@ def _smoothed(values: Array, ahead: int) -> Array:
     try:
         from statsmodels.tsa.holtwinters import ExponentialSmoothing
     except ImportError:
-        raise InputError(
-            "a forecast needs statsmodels", at="--forecast", hint="pip install 'penstock[forecast]'"
-        ) from None
+        raise InputError("a forecast needs statsmodels", at="--forecast", hint=install("forecast")) from None
     if values.max() <= 0:
         return np.zeros(ahead)
     scale = float(values.max())

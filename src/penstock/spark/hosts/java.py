@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from penstock.errors import HostError
+from penstock.extras import install
 
 OLDEST = 17
 """Spark 4 needs Java 17 or newer."""
 
-REMEDY = "install Java 17 or newer and set JAVA_HOME, or run: pip install 'penstock[java]'"
+REMEDY = f"install Java 17 or newer and set JAVA_HOME, or {install('java')}"
 
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",

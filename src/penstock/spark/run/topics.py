@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.errors import EngineError, InputError
+from penstock.extras import install
 from penstock.spark.compile import Deployment, PromptQuery, Query
 from penstock.spark.hop.partition import PATIENCE
 from penstock.spark.run.asking import asked
@@ -44,7 +45,7 @@ def make_topics(deployment: Deployment, query: Query, host: str, session: SparkS
         raise InputError(
             f"{what} needs the package confluent-kafka",
             at="spark.mode" if prompt else "spark.hop",
-            hint="pip install 'penstock[kafka]'",
+            hint=install("kafka"),
         ) from None
     if isinstance(query, PromptQuery):
         wanted = [way.topic for way in query.messages.ways if not way.sink]
