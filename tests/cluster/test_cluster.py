@@ -94,6 +94,9 @@ def test_reads_every_key(tmp_path: Path) -> None:
         ("[spark]", '[spark]\nkafka = { bootstrap = "k:1", username_env = "U" }', 14, ["both username_env and"]),
         ("[spark]", '[spark]\nkafka = { bootstrap = "k:1", partitions = 0 }', 14, ["partitions: expected", "got '0'"]),
         ("[spark]", '[spark]\nkafka = { bootstrap = "k:1", replication = 1.5 }', 14, ["replication: expected a whole"]),
+        ("[hosts.h1]\nspark", "[machines.m]\ncores = 0\n[hosts.h1]\nspark", 6, ["machines.m.cores: expected a whole"]),
+        ('spark = "sc://node1:15002"\n', "", 6, ["hosts.h1.token_env: only an endpoint has a token"]),
+        ("sc://node1:15002", "sc://node1:port", 6, ["an endpoint such as 'sc://node1:15002'", "'sc://node1:port'"]),
         ("[spark]", "[sparks]", 13, ["did you mean 'spark'?"]),
         ("[hosts.h1]", '[hosts."h 1"]', 5, ["a name of letters"]),
         ("[hosts.h1]", '[hosts."../h1"]', 5, ["a name of letters", "begin it with"]),
@@ -112,6 +115,22 @@ def test_refuses_with_place(tmp_path: Path, old: str, new: str, line: int, words
     assert "abc" not in message  # a token is in no message
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize("endpoint", ["sc://node1", "sc://10.0.0.1:15002", "sc://[::1]:15002/;user_id=me", "sc://a/"])
+def test_endpoints(tmp_path: Path, endpoint: str) -> None:
+    """An endpoint may have a port and parameters, as Spark has them."""
+    assert read_cluster(written(tmp_path, f'[hosts.h1]\nspark = "{endpoint}"\n')).hosts["h1"].spark == endpoint
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"capacity": -1.0}, {"capacity": math.nan}, {"quota": 1.5}, {"cores": 0}, {"price": -1.0}, {"memory": 0.0}],
+)
+def test_hosts_made_in_python_are_checked(wrong: dict[str, float]) -> None:
+    """A host of a capacity below 0 would never be late."""
+    with pytest.raises(InputError, match=rf"^hosts\.h1\.{next(iter(wrong))}: a host cannot have"):
+        Cluster.of([Host(name="h1", **wrong)])  # type: ignore[arg-type]
 
 
 def test_hosts_are_named_as_machines_are(tmp_path: Path) -> None:

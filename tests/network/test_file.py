@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
-from penstock.network import Network, Sink, Source, chain, hybrid, read_network, tree
+from penstock.network import Network, Operator, Sink, Source, chain, hybrid, read_network, tree
 from penstock.network.file import _described, parse_network
 
 GOOD = """\
@@ -155,6 +156,8 @@ def test_a_network_survives_pickling() -> None:
         ('slide = "2 s"', 'slide = "20 s"', 19, ["at most the window"]),
         ('slide = "2 s"', "slide = 1e-7", 19, ["at least a microsecond, got 1e-07"]),
         ('slide = "2 s"', "slide = 0", 19, ["at least a microsecond, got 0"]),
+        ('by = ["u", "v"]', 'by = "u,,v"', 20, ["operators.a.by: expected names of columns, each once, got 'u,,v'"]),
+        ('by = ["u", "v"]', 'by = ["u", "U"]', 20, ["each once, got ['u', 'U']"]),
         ('by = ["u", "v"]', 'where = "true"', 20, ["a aggregate has no 'where'", "filter"]),
         ("weight = 2", "weight = inf", 24, ["inf"]),
         ("[sinks.t]", "[sinks.f]", None, ["already used"]),
@@ -287,6 +290,23 @@ input = "f_{name}"
     read = read_network(tmp_path / "n.toml")
     assert read.sources["a"].schema == '{"type": "record"}'
     assert read.sources["missing"].schema == str(places["missing"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ({"kind": "filtr"}, "kind"),
+        ({"cost": (-0.01,)}, "cost"),
+        ({"cost": (0.01, 0.02)}, "cost"),
+        ({"cost": 0.01}, "cost"),
+        ({"selectivity": (float("nan"),)}, "selectivity"),
+    ],
+)
+def test_operators_made_in_python_are_checked(wrong: dict[str, Any], key: str) -> None:
+    """What a file may not say, a network made in Python may not have either."""
+    operator = Operator(**{"name": "f", "kind": "filter", "inputs": ("s",), **wrong})
+    with pytest.raises(InputError, match=rf"^operators\.f\.{key}: expected"):
+        Network.of("n", [Source(name="s")], [operator])
 
 
 def test_only_files_are_read_for_a_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
-from penstock.api.spelling import generator, naming_parameters, numbers
+from penstock.api.spelling import generator, naming_parameters, numbers, whole_seed
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, read_cluster, read_placement
 from penstock.control.prediction import begun
@@ -178,7 +178,7 @@ def simulate(
     if not isinstance(options, Options):
         raise InputError(f"expected simulation.Options, got {type(options).__name__}", at="options")
     if (seed := more.get("seed")) is not None:
-        options = attrs.evolve(options, seed=seed)
+        options = attrs.evolve(options, seed=whole_seed(seed))
     network, known = _completed(network, more.get("statistics"))
     cluster = _cluster(hosts, network)
     placed = _placement(placement, network, cluster)
@@ -346,13 +346,15 @@ def _rates(network: Network, given: Arriving) -> Rates:
 
 
 def _by_source(given: Mapping[str, ArrayLike]) -> Rates:
+    if not all(isinstance(name, str) for name in given):
+        raise InputError("expected rates by names of sources", at="rates")
     try:
         rows = {name: np.atleast_1d(np.asarray(values, float)) for name, values in given.items()}
     except (TypeError, ValueError) as error:
         raise InputError(f"expected numbers: {error}", at="rates") from None
     length = max((row.size for row in rows.values()), default=0)
     length = 60 if length == 1 else length
-    if any(row.size not in (1, length) for row in rows.values()):
+    if any(row.ndim > 1 or row.size not in (1, length) for row in rows.values()):
         raise InputError("expected as many rates of every source", at="rates")
     return Rates.of(1.0, {name: np.resize(row, length) for name, row in rows.items()})
 

@@ -29,9 +29,14 @@ def naming_parameters() -> Iterator[None]:
 
 def generator(seed: int) -> np.random.Generator:
     """Return where the chance of a seed comes from."""
+    return np.random.default_rng(whole_seed(seed))
+
+
+def whole_seed(seed: int) -> int:
+    """Return a seed that is one."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"expected a whole number >= 0, got {seed!r}", at="seed")
-    return np.random.default_rng(int(seed))
+    return int(seed)
 
 
 def numbers(given: Mapping[str, float], at: str) -> dict[str, float]:

@@ -15,6 +15,8 @@ from penstock.errors import InputError
 from penstock.files import Document, Text, check_name, convert, schema_of
 from penstock.units import size
 
+_ENDPOINT = re.compile(r"sc://(\[[^]]+\]|[^/;:]+)(:\d{1,5})?(/.*)?")
+
 
 def read_cluster(path: str | os.PathLike[str]) -> Cluster:
     """Read and check a cluster file.
@@ -36,7 +38,9 @@ def parse_cluster(document: Document) -> Cluster:
     """Build a cluster from the tables of a cluster file."""
     tables = document.get("hosts", {})
     if isinstance(tables, dict):
-        convert({**document, "hosts": {}}, ClusterFile, "")
+        # Each host and machine by itself, so that messages name it.
+        alone: Document = {key: {} for key in ("hosts", "machines") if isinstance(document.get(key), dict)}
+        convert({"hosts": {}, **document, **alone}, ClusterFile, "")
     if not isinstance(tables, dict) or not tables:
         raise InputError("expected at least one host", at="hosts", hint="write [hosts.h1]")
     hosts = [_host(name, table) for name, table in tables.items()]
@@ -55,7 +59,9 @@ def _host(name: str, document: object) -> Host:
     for key in ("capacity", "quota", "price"):
         if not math.isfinite(getattr(table, key)):
             raise InputError(f"expected a finite number, got {getattr(table, key)}", at=f"{at}.{key}")
-    if table.spark is not None and not re.match(r"sc://[^/;:]", table.spark):
+    if table.spark is None and table.token_env is not None:
+        raise InputError("only an endpoint has a token", at=f"{at}.token_env", hint='give spark = "sc://node1:15002"')
+    if table.spark is not None and not _ENDPOINT.fullmatch(table.spark):
         raise InputError(f"expected an endpoint such as 'sc://node1:15002', got {table.spark!r}", at=f"{at}.spark")
     if table.spark is not None and "token=" in table.spark:
         hint = "name an environment variable in token_env"

@@ -79,6 +79,18 @@ class SparkSettings:
     given: bool = attrs.field(default=False, eq=False)
 
 
+def _check_numbers(host: Host) -> None:
+    for name, fits in (
+        ("capacity", 0 < host.capacity < math.inf),
+        ("quota", 0 < host.quota <= 1),
+        ("cores", host.cores >= 1),
+        ("price", 0 <= host.price < math.inf),
+        ("memory", host.memory > 0),
+    ):
+        if not fits:
+            raise InputError(f"a host cannot have {getattr(host, name)}", at=f"hosts.{host.name}.{name}")
+
+
 @attrs.frozen(eq=False)
 class Cluster:
     """Hosts ordered by name, the links between them, and the Spark settings.
@@ -106,7 +118,8 @@ class Cluster:
         Raises
         ------
         InputError
-            If there is no host, a name is given twice, or a link or a host's machine names a stranger.
+            If there is no host, a name is given twice, a number of a host means nothing, or a link or a host's machine
+            names a stranger.
         """
         members = sorted(hosts, key=lambda host: host.name)
         table = {host.name: host for host in members}
@@ -122,6 +135,7 @@ class Cluster:
                     )
         cores = machines or {}
         for host in members:
+            _check_numbers(host)
             if host.machine is not None and host.machine not in cores:
                 raise InputError(
                     f"{host.machine!r} is no machine",

@@ -291,7 +291,7 @@ def _operator(name: str, document: Document, defaults: Document, folder: str | N
         emit=table.emit,
         where=table.where,
         select=_items(table.select) if isinstance(table.select, list) else table.select,
-        by=_columns(table.by),
+        by=_columns(table.by, f"{at}.by"),
         window=window,
         slide=None if table.slide is None else _duration(table.slide, f"{at}.slide", positive=True),
         on=table.on,
@@ -394,9 +394,11 @@ def _service(text: str, at: str) -> None:
         )
 
 
-def _columns(by: str | list[str] | None) -> tuple[str, ...]:
-    names = by.split(",") if isinstance(by, str) else by or ()
-    return tuple(name.strip() for name in names)
+def _columns(by: str | list[str] | None, at: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in (by.split(",") if isinstance(by, str) else by or ()))
+    if not all(names) or len({name.lower() for name in names}) < len(names):
+        raise InputError(f"expected names of columns, each once, got {by!r}", at=at)
+    return names
 
 
 def _per_input(value: float | list[float] | None, inputs: tuple[str, ...], at: str) -> tuple[float, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from statistics import fmean
@@ -198,7 +199,8 @@ class Network:
         Raises
         ------
         InputError
-            If a name is wrong or used twice, an input is unknown, or the operators form a circle.
+            If a name is wrong or used twice, an input is unknown, a kind, cost or selectivity means nothing, or the
+            operators form a circle.
         """
         entries, steps, exits = list(sources), list(operators), list(sinks)
         kinds: dict[str, str] = {}
@@ -216,6 +218,7 @@ class Network:
         by_name = {operator.name: operator for operator in steps}
         writers = sorted(source.name for source in entries) + sorted(by_name)
         for operator in steps:
+            _check_values(operator)
             for given in operator.inputs:
                 _check_input(given, f"operators.{operator.name}.input", kinds, writers)
             if len(set(operator.inputs)) < len(operator.inputs):
@@ -363,6 +366,19 @@ def _rebuild(
     name: str, sources: list[Source], operators: list[Operator], sinks: list[Sink], file: str | None
 ) -> Network:
     return Network.of(name, sources, operators, sinks, file)
+
+
+def _check_values(operator: Operator) -> None:
+    """Refuse what a file's reader would have refused, with more words."""
+    at = f"operators.{operator.name}"
+    if operator.kind not in KINDS:
+        raise InputError(f"expected one of {', '.join(KINDS)}, got {operator.kind!r}", at=f"{at}.kind")
+    for key, values in (("cost", operator.cost), ("selectivity", operator.selectivity)):
+        if values is None:
+            continue
+        fits = isinstance(values, tuple | list) and len(values) == len(operator.inputs)
+        if not (fits and all(math.isfinite(value) and value >= 0 for value in values)):
+            raise InputError(f"expected a finite number >= 0 for each input, got {values}", at=f"{at}.{key}")
 
 
 def _check_input(given: str, at: str, kinds: Mapping[str, str], writers: list[str]) -> None:
