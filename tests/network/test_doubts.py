@@ -49,6 +49,24 @@ def test_filters_that_multiply_are_doubtful(selectivity: float, doubtful: bool) 
     assert doubts(network({"t": {"input": "counted"}}, shaped={"selectivity": 3.0}, counted={"selectivity": 2})) == []
 
 
+@pytest.mark.parametrize(
+    ("select", "told"),
+    [
+        ("first(price) AS open, LAST (price) AS close, first(x) AS y", ["first", "last"]),
+        ("collect_list(price) AS prices", ["collect_list"]),
+        ("sort_array(collect_list(price)) AS prices, size(collect_set(price)) AS n", []),
+        ("max_by(price, at) AS close, count(*) AS first, 'first(price)' AS said /* last(price) */", []),
+    ],
+)
+def test_aggregates_that_follow_the_order_of_rows_are_doubtful(select: str, told: list[str]) -> None:
+    """What depends on which row comes first is told, with what to say instead; a sorted list does not."""
+    found = doubts(network({"t": {"input": "counted"}}, counted={"select": [select], "by": ["user"]}))
+    assert [(doubt.at, doubt.problem.partition("(")[0]) for doubt in found] == [
+        ("operators.counted.select", name) for name in told
+    ]
+    assert all(doubt.hint for doubt in found)
+
+
 def test_a_reader_hears_of_doubts_with_their_lines(tmp_path: Path) -> None:
     """Reading a file tells of doubts, each with file, line and key, and only who asks for them."""
     path = tmp_path / "shop.toml"

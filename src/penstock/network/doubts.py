@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from penstock.errors import InputError
 from penstock.network.model import Network
 
 CHANGING = ("filter", "join", "aggregate", "python")
 """Kinds whose operators put out more or fewer rows than come in."""
+
+QUOTED = re.compile(r"""/\*.*?\*/|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`""", re.DOTALL)
+"""What of SQL is no code: comments, texts and names in quotes."""
+
+_UNORDERED = re.compile(
+    r"(?<!\w)(?<!\b(?:sort_array|array_sort)\()(first|last|first_value|last_value|any_value|collect_list|array_agg)\s*\(",
+    re.IGNORECASE,
+)
 
 
 def doubts(network: Network) -> list[InputError]:
@@ -20,6 +30,11 @@ def doubts(network: Network) -> list[InputError]:
         if operator.kind == "filter" and max(operator.selectivity or (0.0,)) > 1:
             problem = f"a filter lets each row through once at most, got {max(operator.selectivity or ()):g}"
             found.append(InputError(problem, at=f"{at}.selectivity", hint="a map or python step can put out more"))
+        text = QUOTED.sub("", operator.select or "") if operator.kind == "aggregate" else ""
+        for name in dict.fromkeys(_UNORDERED.findall(text.lower())):
+            hint = "sort_array(…)" if name in ("collect_list", "array_agg") else "min_by(…, at), or max_by(…, at)"
+            problem = f"{name}() follows the order of rows, which differs with hosts and cores, and after a kill"
+            found.append(InputError(problem, at=f"{at}.select", hint=hint))
     return found
 
 
