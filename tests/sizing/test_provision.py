@@ -118,6 +118,7 @@ def test_cheapest_mix_by_brute_force(seed: int) -> None:
     found = provision(model, Fleet.of(model, cluster, ["small", "large"]), bound)
     assert found.price == pytest.approx(cheapest)
     assert found.lower_price <= cheapest + 1e-9
+    assert found.estimate.total.worst <= bound + 1e-9
     assert sum(found.mix.values()) == found.hosts
     assert found.lower_bound <= found.hosts
 
@@ -129,6 +130,26 @@ def test_hosts_are_named_after_the_one_they_are_like() -> None:
     cluster = Cluster.of([Host(name="h1"), Host(name="h2", capacity=0.1), Host(name="h4")])
     found = provision(model, Fleet.of(model, cluster, ["h1"]), 0.1)
     assert sorted(set(found.placement.values())) == ["h1", "h3", "h4", "h5"]
+
+
+def test_hosts_of_several_types_share_no_name() -> None:
+    """A mix has hosts of the types that it was found for, also where their names end in numbers that follow."""
+    network = chains([[0.03], [0.03], [0.03]])
+    model = load_model(network, Rates.constant(dict.fromkeys(network.sources, 100.0), 10))
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2", capacity=4.0)])
+    found = provision(model, Fleet.of(model, cluster, ["h1", "h2"]), 0.1)
+    assert (found.mix, found.price, found.estimate.total.worst) == ({"h2": 3}, 3.0, 0.0)
+    assert {host.capacity for host in found.cluster.hosts.values()} == {4.0}
+
+
+def test_hosts_that_are_equal_in_place_only_are_answered_as_given() -> None:
+    """A host that statistics make equal to the type may be taken, and keeps what the cluster says of it."""
+    network = chains([[0.009], [0.009]])
+    model = load_model(network, Rates.constant(dict.fromkeys(network.sources, 100.0), 10))
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2", capacity=2.0)])
+    known = Statistics(hosts={"h1": HostStatistics(), "h2": HostStatistics(factor=2.0)})
+    found = provision(model, Fleet.of(model, cluster, ["h1"], known), 0.1)
+    assert {name: host.capacity for name, host in found.cluster.hosts.items()} == {"h1": 1.0, "h2": 2.0}
 
 
 def test_hosts_whose_backlog_is_too_long_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -54,10 +54,10 @@ class Fleet:
     def names(self, like: str, count: int) -> list[str]:
         """Return names for hosts like one: itself, those of the cluster that are equal to it, then new ones.
 
-        Of one that was measured otherwise nothing is known to be equal.
+        Of one that was measured otherwise nothing is known to be equal. No two types share a name.
         """
         model = self.cluster.hosts[like]
-        found = [like]
+        found, stem, first = [like], f"{like}-", 1
         if len(self.like) == 1:
             known = {} if self.known is None else self.known.hosts
             same = [
@@ -66,8 +66,8 @@ class Fleet:
                 if attrs.evolve(host, name=like) == model and known.get(name, known.get(like)) == known.get(like)
             ]
             found += [name for name in same if name != like]
-        split = re.fullmatch(r"(.*?)(\d*)", like)
-        stem, first = (split[1], int(split[2])) if split and split[2] else (f"{like}-", 1)
+            if (split := re.fullmatch(r"(.*?)(\d+)", like)) is not None:
+                stem, first = split[1], int(split[2])
         for number in itertools.count(first + 1):
             if len(found) >= count:
                 break
@@ -75,13 +75,23 @@ class Fleet:
                 found.append(f"{stem}{number}")
         return found[:count]
 
+    def types(self, count: int) -> dict[str, str]:
+        """Return what hosts are like, by their names: all that so many hosts of this fleet may have."""
+        most = count + len(self.named) + 1
+        return {name: like for like in self.like for name in self.names(like, most)}
+
+    def called(self, names: Iterable[str]) -> Cluster:
+        """Return the cluster of the hosts of this fleet that have these names."""
+        chosen, given = [*names], self.cluster.hosts
+        types = self.types(len(chosen))
+        return self.cluster.having(
+            attrs.evolve(given[name if name in given else types[name]], name=name) for name in chosen
+        )
+
     def hosts(self, counts: Mapping[str, int]) -> Cluster:
         """Return the cluster of the named hosts and so many like each type (a named host counts as one)."""
-        made = {name: self.cluster.hosts[name] for name in self.named}
-        for like in self.like:
-            for name in self.names(like, counts.get(like, 0)):
-                made[name] = attrs.evolve(self.cluster.hosts[like], name=name)
-        return self.cluster.having(made.values())
+        further = (name for like in self.like for name in self.names(like, counts.get(like, 0)))
+        return self.called(dict.fromkeys([*self.named, *further]))
 
     def statistics(self, cluster: Cluster) -> Statistics | None:
         """Return what is known, with hosts that are new having what is known of the host that they are like."""
@@ -89,10 +99,9 @@ class Fleet:
         if known is None or not known.hosts:
             return known
         hosts = dict(known.hosts)
-        for like in self.like:
+        for name, like in self.types(len(cluster.hosts)).items():
             if like in known.hosts:
-                for name in self.names(like, len(cluster.hosts)):
-                    hosts.setdefault(name, known.hosts[like])
+                hosts.setdefault(name, known.hosts[like])
         return attrs.evolve(known, hosts=hosts)
 
     def timed(self, model: str) -> Fleet:
@@ -104,9 +113,3 @@ class Fleet:
         """Return the fleet as if all hosts took so many times as long."""
         hosts = [attrs.evolve(host, capacity=host.capacity / factor) for host in self.cluster.hosts.values()]
         return attrs.evolve(self, cluster=self.cluster.having(hosts))
-
-    def as_given(self, cluster: Cluster) -> Cluster:
-        """Return a cluster of hosts of a fleet with what was given of them."""
-        like = {name: each for each in self.like for name in self.names(each, len(cluster.hosts) + len(self.named) + 1)}
-        hosts = {name: self.cluster.hosts[name if name in self.named else like[name]] for name in cluster.hosts}
-        return cluster.having(attrs.evolve(host, name=name) for name, host in hosts.items())

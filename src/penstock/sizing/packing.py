@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-import attrs
 import numpy as np
 
 from penstock.arrays import Array
@@ -228,20 +227,6 @@ class Packing:
             names.append(next(name for name in fresh if name not in names))
             counts[host.name] = counts.get(host.name, 0) + 1
         return Placement({name: names[place] for name, place in zip(self.names, places, strict=True)})
-
-    def cluster_of(self, placement: Placement) -> Cluster:
-        """Return the hosts of a mix."""
-        used = set(placement.values())
-        made: dict[str, Host] = {}
-        for name in used:
-            if name in self.fleet.named:
-                made[name] = self.fleet.cluster.hosts[name]
-        for like in self.fleet.like:
-            for name in self.fleet.names(like, len(used) + len(self.fleet.named) + 1):
-                if name in used and name not in made:
-                    made[name] = attrs.evolve(self.fleet.cluster.hosts[like], name=name)
-        given = self.fleet.cluster
-        return Cluster.of(made.values(), given.default_link, {}, given.spark, given.machines)
 
     def lower_price(self) -> float:
         """Return a price below which no mix meets the bound: of so many cores as the perfectly divided load needs."""

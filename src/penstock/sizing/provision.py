@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -143,7 +144,7 @@ def provision(
         If no number of hosts is enough.
     """
     found = _provided(model, fleet.timed(name), bound, name, place, improve)
-    return attrs.evolve(found, cluster=fleet.as_given(found.cluster))
+    return attrs.evolve(found, cluster=fleet.called(found.cluster.hosts))
 
 
 def _provided(
@@ -201,18 +202,15 @@ def _provided(
 def _mixed(work: Packing, estimate: Callable[[Placement, Cluster], Estimate]) -> Provision:
     """Return the cheapest mix of several types."""
     placement, price, proved = work.cheapest()
-    cluster = work.cluster_of(placement)
+    cluster = work.fleet.called(sorted(set(placement.values())))
     found, lower = estimate(placement, cluster), work.lower_price()
     return _answer(work, (placement, cluster, found), work.fewest(), price if proved else lower)
 
 
 def _answer(work: Packing, fitting: Fitting, lower: int, lower_price: float | None) -> Provision:
     (placement, cluster, found), fleet = fitting, work.fleet
-    used = sorted(set(placement.values()))
-    mix: dict[str, int] = {}
-    for name in used:
-        kind = next((like for like in fleet.like if name in fleet.names(like, len(cluster.hosts))), name)
-        mix[kind] = mix.get(kind, 0) + 1
+    used, types = sorted(set(placement.values())), fleet.types(len(cluster.hosts))
+    mix = Counter(types.get(name, name) for name in used)
     price = sum(cluster.hosts[name].price for name in used)
     least = lower * fleet.cluster.hosts[fleet.like[0]].price if lower_price is None else lower_price
     return Provision(

@@ -48,7 +48,7 @@ def doubted(found: Provision, loads: LoadModel, fleet: Fleet, rng: np.random.Gen
 
     Where no error is known and ``sure`` does not ask for one, it stays as it is.
     """
-    cluster, placement = fleet.as_given(found.cluster), found.placement
+    cluster, placement = fleet.called(found.cluster.hosts), found.placement
     known = fleet.statistics(cluster) or Statistics()
     if not sure and certain(known, placement.values()):
         return found
