@@ -140,7 +140,7 @@ def measured_selectivities(statistics: Statistics, network: Network, outcome: Ou
     counts, left = added(batch.counts for batch in outcome.batches), Counter[str]()
     for batch in outcome.batches:
         left.update({writer: rows for writer, (_, rows) in batch.logged.items()})
-    found = dict(statistics.operators)
+    found, given = dict(statistics.operators), statistics.complete(network, override=True).operators
     for name, operator in network.operators.items():
         outputs = [out.name for out in network.outputs(name) if out.share == 1]
         known = found.get(name)
@@ -152,7 +152,7 @@ def measured_selectivities(statistics: Statistics, network: Network, outcome: Ou
             expected = float(model.arrivals[model.stream_index[outputs[0]]].sum() * rates.period)
         else:
             taken = [np.subtract(*counts.get(stream.name, (0, 0))) for stream in network.inputs(name)]
-            expected = float(np.dot(taken, known.selectivity))
+            expected = float(np.dot(taken, given[name].selectivity or ()))
         # What has left to a log its readers may take later, in batches of which others are known.
         went = left[name] if name in left else max(counts.get(out, (0, 0))[0] for out in outputs)
         if expected > 0 and went > 0:
