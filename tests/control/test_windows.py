@@ -12,7 +12,7 @@ from steered import steered
 
 from penstock.control.flow import Flow
 from penstock.control.knowledge import ENOUGH, Knowledge
-from penstock.control.stretches import Stretch
+from penstock.load.stretches import Stretch
 from penstock.network import Network, Operator, Sink, Source
 from penstock.workload import Rates
 

@@ -11,9 +11,9 @@ import numpy as np
 from penstock.cluster import base_name
 from penstock.control.flow import Floats, Flow, Ints
 from penstock.control.mix import Mix, differ, mixed
-from penstock.control.stretches import Stretch, over_windows
 from penstock.files import Document
 from penstock.load import OperatorStatistics, Statistics
+from penstock.load.stretches import Stretch, over_windows
 from penstock.network import Network
 from penstock.steering import Observation
 

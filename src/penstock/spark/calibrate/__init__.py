@@ -12,12 +12,12 @@ from penstock.spark.calibrate.in_place import (
     host_batches,
     mean_speed,
     measure_overhead,
-    measured_selectivities,
     measured_state,
     too_few,
 )
 from penstock.spark.calibrate.queued import calibrate_by_queues
 from penstock.spark.calibrate.samples import check_samples, read_samples
+from penstock.spark.calibrate.selectivities import measured_selectivities
 from penstock.spark.calibrate.slope_of import Precision
 
 __all__ = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 
 import attrs
@@ -14,14 +13,14 @@ from penstock.errors import EngineError
 from penstock.latency.batches import BatchHosts
 from penstock.latency.cores import alone
 from penstock.latency.fragments import fragments
-from penstock.load import Statistics, load_model
+from penstock.load import Statistics
 from penstock.load.counted import work_of
 from penstock.load.fitting import ALONE, UNLIKE, HostBatches, overhead_anew, told
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
 from penstock.spark.calibrate.alone import moment
+from penstock.spark.calibrate.selectivities import measured_selectivities
 from penstock.spark.run import Batch, Engine, Outcome
-from penstock.spark.run.outcome import added
 from penstock.workload import Rates
 
 
@@ -124,41 +123,6 @@ def host_batches(
 def mean_speed(batch: Batch) -> float:
     """Return how fast the core was in a batch (steps/s); NaN: it was not looked at."""
     return float(np.mean([steps for _, steps in batch.speed])) if batch.speed else math.nan
-
-
-def measured_selectivities(statistics: Statistics, network: Network, outcome: Outcome, rates: Rates) -> Statistics:
-    """Return the statistics with the selectivities that a run had, where its counts tell them.
-
-    What came out of an operator is compared with what went in. Where that is not enough, as with joins, windows and
-    outputs that do not grow as inputs do, it is compared with what the model makes of the rates.
-
-    Parameters
-    ----------
-    rates
-        Of the sources during the run, at the level at which they came.
-    """
-    counts, left = added(batch.counts for batch in outcome.batches), Counter[str]()
-    for batch in outcome.batches:
-        left.update({writer: rows for writer, (_, rows) in batch.logged.items()})
-    found, given = dict(statistics.operators), statistics.complete(network, override=True).operators
-    for name, operator in network.operators.items():
-        outputs = [out.name for out in network.outputs(name) if out.share == 1]
-        known = found.get(name)
-        if not outputs or known is None or known.selectivity is None:
-            continue
-        if operator.stateful or known.growth is not None:
-            # The model with what is known so far, upstream in place already.
-            model = load_model(attrs.evolve(statistics, operators=found).complete(network, override=True), rates)
-            expected = float(model.arrivals[model.stream_index[outputs[0]]].sum() * rates.period)
-        else:
-            taken = [np.subtract(*counts.get(stream.name, (0, 0))) for stream in network.inputs(name)]
-            expected = float(np.dot(taken, given[name].selectivity or ()))
-        # What has left to a log its readers may take later, in batches of which others are known.
-        went = left[name] if name in left else max(counts.get(out, (0, 0))[0] for out in outputs)
-        if expected > 0 and went > 0:
-            scale = went / expected
-            found[name] = attrs.evolve(known, selectivity=tuple(share * scale for share in known.selectivity))
-    return attrs.evolve(statistics, operators=found)
 
 
 def measured_state(

@@ -16,7 +16,7 @@ from penstock.load.queueing import Passed, told_by_queues
 from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.spark.calibrate.alone import moment
-from penstock.spark.calibrate.in_place import measured_selectivities
+from penstock.spark.calibrate.selectivities import measured_selectivities
 from penstock.spark.run import Outcome
 from penstock.spark.run.outcome import Counts, added
 from penstock.spark.run.queues import from_outside
