@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 
 import numpy as np
 from hypothesis import given, settings
@@ -82,3 +83,20 @@ def test_budget_ends_a_search_that_has_found_something() -> None:
     search.budget = 0
     found = list(search.divisions(lambda step: ((step.wait(),), ())))
     assert len(found) == 1
+
+
+def test_operators_may_be_more_than_calls_within_calls() -> None:
+    """A search goes as deep as there are operators, however many Python lets functions call each other."""
+    count = sys.getrecursionlimit() + 100
+    search = Search(
+        loads=np.ones((count, 1)),
+        places=[[0, 1]] * count,
+        capacity=np.ones(2),
+        usable=np.full(2, np.inf),
+        base=np.zeros((2, 1)),
+        kinds=[0, 0],
+        period=1.0,
+        budget=np.inf,
+    )
+    found = list(itertools.islice(search.divisions(lambda step: ((), (step.used,))), 3))
+    assert [where[-3:] for _, where in found] == [(0, 0, 0), (0, 0, 1), (0, 1, 0)]

@@ -55,6 +55,9 @@ class Step:
     wait: Callable[[], float]
 
 
+Put = tuple[Array, float, float]
+"""What a division puts on a host: loads by period, their mean, bytes of state."""
+
 Judge = Callable[[Step], tuple[Key, Key] | None]
 
 
@@ -109,13 +112,17 @@ class Search:
             Whether to yield only what is better than all before, so that the last one is the best.
         """
         mean = self.loads.mean(axis=1) if self.loads.size else np.zeros(len(self.loads))
+        state = np.zeros(len(self.loads)) if self.state is None else self.state
         level = self.base.mean(axis=1)
-        added: dict[int, Array] = {}
-        weight: dict[int, float] = {}
+        nothing: Put = (np.zeros(self.loads.shape[1:]), 0.0, 0.0)
+        added: dict[int, Put] = {}
         where: list[int] = []
         best: Key | None = None
 
-        def steps(index: int, before: Key) -> list[tuple[Key, Key, int]]:
+        def steps(before: Key) -> Iterator[tuple[Key, Key, int]]:
+            index = len(where)
+            if index == len(self.loads):
+                return iter(())
             found: list[tuple[Key, Key, int]] = []
             seen: set[int] = set()
             for host in self.places[index]:
@@ -124,15 +131,16 @@ class Search:
                     continue
                 if fresh:
                     seen.add(self.kinds[host])
-                load = level[host] + weight.get(host, 0.0) + float(mean[index])
-                if load > self.usable[host] * (1 + TIE) or not self._holds(where, host):
+                rows, weight, kept = added.get(host, nothing)
+                load, kept = level[host] + weight + float(mean[index]), kept + float(state[index])
+                if load > self.usable[host] * (1 + TIE) or not self._holds(kept, host):
                     continue
 
-                def wait(host: int = host, fresh: bool = fresh) -> float:
+                def wait(host: int = host, fresh: bool = fresh, rows: Array = rows) -> float:
                     if fresh and self.known:
                         return float(self.known[index][host])
                     self.budget -= 1
-                    row = self.base[host] + (self.loads[index] if fresh else added[host] + self.loads[index])
+                    row = self.base[host] + (rows + self.loads[index])
                     return float(worst_waits(row[None], self.capacity[[host]], self.period)[0])
 
                 share = float(load / self.capacity[host])
@@ -140,37 +148,39 @@ class Search:
                 judged = judge(step)
                 if judged is not None:
                     found.append((judged[1], judged[0], host))
-            return sorted(found, key=lambda row: row[0])
+            return iter(sorted(found, key=lambda row: row[0]))
 
-        def descend(index: int, before: Key) -> Iterator[tuple[Key, tuple[int, ...]]]:
-            nonlocal best
-            if index == len(self.loads):
-                best = before
-                yield before, tuple(where)
-                return
-            for _, key, host in steps(index, before):
-                if best is not None and ((better and key >= best) or self.budget <= 0):
-                    continue
-                had, heavy = added.get(host), weight.get(host, 0.0)
-                added[host] = self.loads[index] if had is None else had + self.loads[index]
-                weight[host] = heavy + float(mean[index])
-                where.append(host)
-                yield from descend(index + 1, key)
-                where.pop()
-                if had is None:
-                    del added[host], weight[host]
-                else:
-                    added[host], weight[host] = had, heavy
+        # By operator the steps that are still to be tried, and what was on its host before: a stack of its own, since
+        # there may be more operators than calls within calls.
+        ways, had = [steps(())], list[Put | None]()
+        if not len(self.loads):
+            yield (), ()
+        while ways:
+            if (way := next(ways[-1], None)) is None:
+                ways.pop()
+                if where:
+                    host, old = where.pop(), had.pop()
+                    if old is None:
+                        del added[host]
+                    else:
+                        added[host] = old
+                continue
+            _, key, host = way
+            if best is not None and ((better and key >= best) or self.budget <= 0):
+                continue
+            had.append(added.get(host))
+            rows, weight, kept = had[-1] or nothing
+            index = len(where)
+            added[host] = rows + self.loads[index], weight + float(mean[index]), kept + float(state[index])
+            where.append(host)
+            if len(where) == len(self.loads):
+                best = key
+                yield key, tuple(where)
+            ways.append(steps(key))
 
-        yield from descend(0, ())
-
-    def _holds(self, where: Sequence[int], host: int) -> bool:
-        """Whether a host can hold the state of the next operator beside that of those before it."""
-        if self.state is None or self.room is None:
-            return True
-        index = len(where)
-        kept = self.state[index] + sum(self.state[k] for k in range(index) if where[k] == host)
-        return bool(kept == 0 or kept <= self.room[host])
+    def _holds(self, kept: float, host: int) -> bool:
+        """Whether a host can hold so many bytes of state."""
+        return self.room is None or bool(kept == 0 or kept <= self.room[host])
 
 
 def checked_document(simulated: float | None, *, holds: bool) -> Document:
