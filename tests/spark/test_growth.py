@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.network.file import parse_network
+from penstock.network.model import Operator
+from penstock.spark.calibrate import Precision, bench
 from penstock.spark.calibrate.alone import alike
 from penstock.spark.calibrate.growth import length_needed, measured_growth
 from penstock.spark.run import Engine
@@ -57,6 +59,24 @@ def test_short_samples_tell_nothing(engine: Engine) -> None:
     network = parse_network({"name": "n", "sources": {"a": {}, "b": {}}, "operators": TABLES, "sinks": {}})
     short = sample(engine, 0).where("n < 600")
     assert measured_growth(network, {"a": short, "b": short}) == {}
+
+
+@pytest.mark.parametrize("name", ["few", "groups"])
+def test_copies_of_a_sample_do_not_meet(engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Where a small sample is gone over again and again, a row meets as many others in a join or window as in it."""
+    network = parse_network({"name": "n", "sources": {"a": {}, "b": {}}, "operators": TABLES, "sinks": {}})
+    operator, real, taken = network.operators[name], bench.kinds.apply, list[list[Any]]()
+
+    def apply(given: Operator, inputs: Any, speed: float = 0.0) -> Any:
+        taken.append(inputs)
+        return real(given, inputs, speed)
+
+    monkeypatch.setattr(bench.kinds, "apply", apply)
+    samples = {given: sample(engine, shift).where("n < 300") for given, shift in (("a", 0), ("b", 3_000_000))}
+    bench.Bench.of(samples, Precision(budget=2.0)).measured(operator, operator.inputs, 1.0)
+    (rows, found), (most, more) = ((each[0].count(), real(operator, each).count()) for each in (taken[0], taken[-1]))
+    assert most > 2 * rows
+    assert more / most == found / rows
 
 
 def test_what_is_alike_is_measured_once() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 import pyspark.sql.functions as F
@@ -69,10 +69,10 @@ def measured_growth(network: Network, samples: Mapping[str, DataFrame]) -> dict[
         return {}
     cached = {name: frame.coalesce(1).cache() for name, frame in samples.items()}
     try:
-        bounds = _bounds(cached)
-        if bounds is None or bounds[1] - bounds[0] < need:
+        within = bounds(cached.values())
+        if within is None or within[1] - within[0] < need:
             return {}
-        slow, fast = (_flows(network, cached, bounds, pace) for pace in (1.0, FASTER))
+        slow, fast = (_flows(network, cached, within, pace) for pace in (1.0, FASTER))
     finally:
         for frame in cached.values():
             frame.unpersist()
@@ -91,17 +91,17 @@ def measured_growth(network: Network, samples: Mapping[str, DataFrame]) -> dict[
     return found
 
 
-def _bounds(samples: Mapping[str, DataFrame]) -> tuple[float, float] | None:
-    """Return the first and last event time of all samples (s); None where there is none."""
-    bounds = []
-    for frame in samples.values():
+def bounds(frames: Iterable[DataFrame]) -> tuple[float, float] | None:
+    """Return the first and last event time of all frames (s); None where one has none."""
+    found = []
+    for frame in frames:
         row = frame.selectExpr(
             "unix_micros(min(__time)) / 1e6 AS low", "unix_micros(max(__time)) / 1e6 AS high"
         ).first()
         if row is None or row["low"] is None:
             return None
-        bounds.append((float(row["low"]), float(row["high"])))
-    return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
+        found.append((float(row["low"]), float(row["high"])))
+    return (min(low for low, _ in found), max(high for _, high in found)) if found else None
 
 
 def _middle(flows: list[_Flow]) -> float:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import attrs
+import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
 from penstock.load.fitting import Slope
@@ -30,13 +31,15 @@ def slope_of(
     sizes: Sequence[int],
     build: Callable[[list[DataFrame]], DataFrame],
     wish: Precision,
+    apart: float = 0.0,
 ) -> Slope:
     """Return seconds per input row: the slope of job time between two sizes, repeated.
 
     The larger size grows until the difference of times is well above the noise of a job, by going over the sample
-    again where it has too few rows.
+    again where it has too few rows, each time so many seconds of event time ``apart`` from the last.
     """
     total = sum(sizes)
+    time_of_copy = F.expr(f"timestamp_micros(unix_micros(__time) + __copy * {round(apart * 1e6)})")
 
     def spend(rows: float) -> float:
         share = rows / total
@@ -46,7 +49,7 @@ def slope_of(
                 taken.append(frame.limit(max(1, round(size * share))))
             else:
                 copies = frame.sparkSession.range(0, round(share), 1, 1).selectExpr("id AS __copy")
-                taken.append(copies.crossJoin(frame).drop("__copy"))
+                taken.append(copies.crossJoin(frame).withColumn("__time", time_of_copy).drop("__copy"))
         begin = time.perf_counter()
         build(taken).write.format("noop").mode("overwrite").save()
         return time.perf_counter() - begin
