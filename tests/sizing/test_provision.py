@@ -248,6 +248,27 @@ def test_an_operator_that_keeps_too_much_is_said() -> None:
         provision(model, Fleet.of(model, Cluster.of([Host(name="h1", memory=500.0)]), ["h1"]), 1.0)
 
 
+def test_why_no_mix_is_enough_is_said() -> None:
+    """The reason is that of the operator that is too much: its state, its wait on every type, or a slow pin."""
+    types = [Host(name="a", memory=500.0), Host(name="b", capacity=2.0, memory=400.0)]
+    cluster, rates = Cluster.of([*types, Host(name="slow", capacity=1e-6)]), Rates.constant({"s": 1.0}, 10.0)
+
+    def reason(network: Network, bound: float = 1.0) -> str:
+        model = load_model(network, rates)
+        with pytest.raises(Infeasible) as refused:
+            provision(model, Fleet.of(model, cluster, ["a", "b"]), bound)
+        return str(refused.value)
+
+    large = reason(kept(10.0, 600.0))
+    assert "'o1' keeps 600 B of state, and a host like 'a' has memory for 500 B" in large
+    assert "a host like 'b' has memory for 400 B" in large
+    busy = kept(10.0, 10.0)
+    there = [attrs.evolve(o, pin="slow" if n == "o1" else None) for n, o in busy.operators.items()]
+    assert "'o1' alone on a host 'slow' is" in reason(busy.having(there))
+    both = [attrs.evolve(o, pin="slow", cost=(1.1e-6,)) for o in busy.operators.values()]
+    assert reason(busy.having(both), 5.0) == "no mix of hosts like a, b is enough for 5 s"
+
+
 def test_further_hosts_are_like_the_first_as_measured() -> None:
     """A host of the cluster that was measured otherwise is not taken for one more like the first."""
     model = load_model(kept(1.0), Rates.constant({"s": 1.0}, 10.0))

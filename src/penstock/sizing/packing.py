@@ -53,12 +53,12 @@ class Packing:
 
         What is not pinned may also run on a host on which the network insists.
         """
-        like, named = self.fleet.like[0], self.fleet.named
+        like, named = self.fleet.like, self.fleet.named
         for row, pin in enumerate(self.pins):
-            hosts = (like, *named) if pin is None else (pin,)
+            hosts = (*like, *named) if pin is None else (pin,)
             reasons: dict[str, None] = {}
             for host in hosts:
-                reason = self._short(row, host, f"like {host!r}" if host == like else repr(host))
+                reason = self._short(row, host, f"like {host!r}" if host in like else repr(host))
                 if reason is None:
                     break
                 reasons[reason] = None
@@ -205,13 +205,8 @@ class Packing:
         for (best, *_), places in search.divisions(judge, better=True):  # noqa: B007
             pass
         if places is None:
-            late = [self.wait(load, kind) for load in self.load[:1] for kind in types]
-            raise Infeasible(
-                f"no mix is enough: {self.names[0]!r} alone is {min(late):.6g} s late on the best of "
-                f"{', '.join(self.fleet.like)}",
-                hosts=None,
-                lower_bound=None,
-            )
+            reason = f"no mix of hosts like {', '.join(self.fleet.like)} is enough for {self.bound:g} s"
+            raise Infeasible(reason, hosts=None, lower_bound=None)
         opened = list(dict.fromkeys(places))
         kinds = [*fixed, *(hosts[host] for host in opened if host >= len(fixed))]
         numbers = {host: n for n, host in enumerate([*range(len(fixed)), *(h for h in opened if h >= len(fixed))])}

@@ -158,19 +158,19 @@ def _provided(
 
     work = Packing(model, fleet, bound)
     exact = name == "mace" and fleet.cluster.free_links
-    if len(fleet.like) > 1:
-        if not exact or place is not None:
-            raise InputError(
-                "several types of hosts are mixed by the model mace, without links and --algorithm",
-                at="--host-like",
-                hint="name one host",
-            )
-        return _mixed(work, estimate)
-    backlog = above_backlog(name, model.network)
-    lower = work.fewest() if backlog else 1
+    if len(fleet.like) > 1 and (not exact or place is not None):
+        raise InputError(
+            "several types of hosts are mixed by the model mace, without links and --algorithm",
+            at="--host-like",
+            hint="name one host",
+        )
     alone = work.alone()
     if exact and alone is not None:
         raise Infeasible(alone, hosts=None, lower_bound=None)
+    if len(fleet.like) > 1:
+        return _mixed(work, estimate)
+    backlog = above_backlog(name, model.network)
+    lower = work.fewest() if backlog else 1
     most = max(len(model.network.operators), 1)
 
     trials = Trials(work=work, exact=exact, backlog=backlog, place=place, improve=improve)
