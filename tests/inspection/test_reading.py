@@ -278,6 +278,30 @@ def test_new_checkpoint_is_the_same_query(make: SimpleNamespace, write: Callable
     assert log.batches.run.tolist() == [0] * 20 + [1] * 20
 
 
+def test_deployments_side_by_side_stay_apart(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Two queries of one name that ran at the same time, and again on new checkpoints, are not taken for each other."""
+    for number, word in enumerate(("east", "west", "east-later", "west-later")):
+        path = write(make.paced(count=20, begin=make.EPOCH + 5 * number + 86_400 * (number // 2), run=number), word)
+        lines = path.read_text().replace(make.identifier("clicks"), make.identifier(word))
+        path.write_text(lines)
+    found = read_telemetry([str(path.parent)]).queries
+    assert sorted(log.ids for log in found.values()) == sorted(
+        (make.identifier(word),) for word in ("east", "west", "east-later", "west-later")
+    )
+
+
+def test_a_checkpoint_that_was_gone_back_to(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """A query on a new checkpoint while its old one rested is the same query, unless both ran at once some day."""
+    runs = [("old", 0), ("new", 1000), ("old", 2000), ("new", 2010)]
+    for many, queries in ((3, 1), (4, 2)):
+        for number, (word, begin) in enumerate(runs[:many]):
+            path = write(make.paced(count=20, begin=make.EPOCH + begin, run=number), f"app-{number}")
+            path.write_text(path.read_text().replace(make.identifier("clicks"), make.identifier(word)))
+        found = read_telemetry([str(path.parent)]).queries
+        assert len(found) == queries
+        assert sum(len(log.batches) for log in found.values()) == 20 * many
+
+
 def test_idle_reports_are_no_batches(make: SimpleNamespace, tmp_path: Path) -> None:
     """Reports of a query that only looked for data are no batches."""
     reports = [make.progress(batch) for batch in make.paced(count=10)]

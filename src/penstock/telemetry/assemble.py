@@ -9,29 +9,22 @@ import attrs
 import numpy as np
 
 from penstock.telemetry.book import Book
+from penstock.telemetry.identity import by_query
 from penstock.telemetry.parts import Part, Unbegun, parts_of
 from penstock.telemetry.query_log import QueryLog, Run
 from penstock.telemetry.unite import concatenated, once, padded
 
 
 def queries(books: Iterable[Book]) -> tuple[dict[str, QueryLog], tuple[Unbegun, ...]]:
-    """Return the queries by name, and those without any batch.
-
-    Parts with the same identifier are one query. So are parts of one name, application name and sources that never
-    ran at the same time: a query that was started again on a new checkpoint.
-    """
-    parts = [part for book in books for part in parts_of(book)]
-    groups: list[list[Part]] = []
-    unbegun = {}
-    for part in sorted(parts, key=lambda part: len(part.batches) == 0):
-        home = next((group for group in groups if any(_same(part, other) for other in group)), None)
-        if home is not None:
-            home.append(part)
-        elif len(part.batches):
-            groups.append([part])
-        else:
-            unbegun[part.id, part.app] = Unbegun(f"query {part.name or part.id!r} of {part.app}", part.runs[-1].error)
-    logs = [_query(group) for group in groups]
+    """Return the queries by name, and those without any batch."""
+    groups = by_query(part for book in books for part in parts_of(book))
+    logs = [_query(group) for group in groups if any(len(part.batches) for part in group)]
+    unbegun = {
+        (part.id, part.app): Unbegun(f"query {part.name or part.id!r} of {part.app}", part.runs[-1].error)
+        for group in groups
+        if not any(len(part.batches) for part in group)
+        for part in group
+    }
     names = Counter(log.name for log in logs)
     first = Counter((log.name, log.ids[0][:8]) for log in logs)
     unique = [
@@ -44,19 +37,6 @@ def queries(books: Iterable[Book]) -> tuple[dict[str, QueryLog], tuple[Unbegun, 
     return found, tuple(unbegun.values())
 
 
-def _same(one: Part, other: Part) -> bool:
-    if one.id == other.id:
-        return True
-    if (
-        one.name is None
-        or not len(one.batches)
-        or (one.name, one.app_name, one.sources) != (other.name, other.app_name, other.sources)
-    ):
-        return False
-    a, b = one.batches, other.batches
-    return bool(a.start[0] >= b.end.max() or b.start[0] >= a.end.max())
-
-
 def _lateness(part: Part) -> tuple[float, bool, float]:
     return float(part.batches.start.max()), bool(part.app_name), part.begin
 
@@ -64,6 +44,7 @@ def _lateness(part: Part) -> tuple[float, bool, float]:
 def _query(parts: list[Part]) -> QueryLog:
     parts = sorted(parts, key=lambda part: part.begin)
     runs: dict[str, Run] = {}
+    numbers: dict[str, int] = {}
     tables = []
     width = max(part.batches.source_rows.shape[0] for part in parts)
     names = sorted({name for part in parts for name in part.batches.parts})
@@ -71,9 +52,10 @@ def _query(parts: list[Part]) -> QueryLog:
         for run in part.runs:
             known = runs.get(run.id)
             runs[run.id] = run if known is None or known.end is None else known
+            numbers.setdefault(run.id, len(numbers))
         if not len(part.batches):
             continue
-        index = np.array([list(runs).index(run.id) for run in part.runs], dtype=np.int64)
+        index = np.array([numbers[run.id] for run in part.runs], dtype=np.int64)
         tables.append(padded(attrs.evolve(part.batches, run=index[part.batches.run]), width, names))
     # Of two that tell the last batch, an application's own log: it tells its cores.
     last = max((part for part in parts if len(part.batches)), key=_lateness)
