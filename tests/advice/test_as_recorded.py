@@ -261,6 +261,17 @@ def test_rows_wait_for_a_scheduled_run(penstock: Any, make: Any, write: Any, run
     assert "job is run about every 60 min by a scheduler" in shown.err
 
 
+def test_a_limit_that_may_be_chance_is_none(make: Any, write: Any) -> None:
+    """Files of equal size look like a limit where nobody tells what waits: no replay has it, and a note says so."""
+    told = write(make.paced(count=60, rate=lambda n: 400.0 if n % 3 else 100.0, lag=5))
+    untold = told.with_name("untold")
+    untold.write_text(told.read_text().replace('"latestOffset"', '"x"').replace('"avgOffsetsBehindLatest"', '"x"'))
+    for path, limit in ((told, 800.0), (untold, math.inf)):
+        found = deployed(inspect(read_telemetry([str(path)])))
+        assert found.jobs["clicks"].limit == limit
+        assert ("a limit of 800 rows may apply to clicks; it is replayed as none" in found.notes) == (path == untold)
+
+
 def test_restarts_are_no_schedule(make: Any, write: Any) -> None:
     """A query that ran all the time, was run by hand now and then, or only twice, is on no schedule; one that waits
     for a trigger while it runs keeps it, however evenly its runs are apart.

@@ -93,6 +93,7 @@ def deployed(
         *_left_out(left_out),
         *_scheduled(jobs),
         *_untold(untold),
+        *_doubtful([known[name] for name, job in jobs.items() if not job.scheduled]),
         *_joint([name for name, job in jobs.items() if job.joint]),
         *_paused(jobs, known),
         *_waiting(jobs),
@@ -166,6 +167,12 @@ def _untold(names: list[str]) -> Iterator[str]:
         )
 
 
+def _doubtful(queries: list[Query]) -> Iterator[str]:
+    for query in queries:
+        if query.capacity.limit is not None and not query.capacity.sure:
+            yield f"a limit of {query.capacity.limit:,.0f} rows may apply to {query.name}; it is replayed as none"
+
+
 def _joint(names: list[str]) -> Iterator[str]:
     if names:
         yield (
@@ -202,6 +209,7 @@ def _job(query: Query, own: Alone, edges: Array, weight: float, application: App
     fit = fit_batches(batches.rows[done], own.seconds[done])
     known = fit.overhead is not None and fit.cost is not None
     overhead, cost = _line(fit, batches.rows[done])
+    limit = query.capacity.limit if query.capacity.sure else None
     job = Job(
         name=query.name,
         driver=query.log.app,
@@ -212,7 +220,7 @@ def _job(query: Query, own: Alone, edges: Array, weight: float, application: App
         spread=min(fit.spread if known else _spread(own.seconds[done], fit.typical), 0.5),
         shortest=0.0 if known or not fit.batches else fit.typical,
         trigger=query.trigger or 0.0,
-        limit=query.capacity.limit or float("inf"),
+        limit=limit or float("inf"),
         cores=own.cores,
         tasks=own.tasks,
         rates=rate_series(batches, query.arrivals, edges, query.trigger, at_restart=True).sum(axis=0),
@@ -223,7 +231,7 @@ def _job(query: Query, own: Alone, edges: Array, weight: float, application: App
         limiter=_limiter(query.log.sources),
         recorded=float(np.median(batches.duration[done])) if done.any() else None,
         certain=known,
-        joint=query.capacity.limit is not None and int((query.arrivals.sum(axis=1) > 0).sum()) > 1,
+        joint=limit is not None and int((query.arrivals.sum(axis=1) > 0).sum()) > 1,
         facts=_facts(query, application),
     )
     runs = schedule(batches)

@@ -77,7 +77,7 @@ def _seconds(waiting: float, rate: float) -> float:
 def find_limit(batches: Batches, arrivals: Array) -> Limit | None:
     """Return the limit that batches reach first if all rates grow alike; None where none shows, or nothing comes.
 
-    Each source has its own: a batch of all of them has as many rows more as came to the others meanwhile.
+    One that is sure counts before those that may be chance. Each source has its own: a batch of all of them has as many rows more as came to the others meanwhile.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def find_limit(batches: Batches, arrivals: Array) -> Limit | None:
     found = [_limit_of(number, *each) for number, each in enumerate(zip(rows, batches.lag_by_source, strict=True))]
     told = [one for one in found if one is not None and came[one.source] > 0]
     whole = [attrs.evolve(one, rows=one.own * came.sum() / came[one.source]) for one in told]
-    return min(whole, key=lambda one: one.rows, default=None)
+    return min(whole, key=lambda one: (not one.sure, one.rows), default=None)
 
 
 def _limit_of(source: int, rows: Array, lag: Array) -> Limit | None:
@@ -131,19 +131,20 @@ def find_capacity(
     only makes a lower bound, and so does what it has `done` (rows a second).
     """
     if not rate > 0:  # none, or not told
-        return Capacity(limit=limit)
+        return Capacity(limit=limit, sure=sure)
     interval = trigger or 0.0
     if fit.cost is None or fit.overhead is None or not (sure or limit is None):
         most = fit.cost_most if fit.cost is None else fit.cost
         if sure and limit is not None and most and (fit.overhead or 0.0) + most * limit <= interval:
             # Whatever a row costs, full batches keep up with the trigger, and so many rows are what they take.
-            return Capacity(headroom=limit / interval / rate, limit=limit)
+            return Capacity(headroom=limit / interval / rate, limit=limit, sure=sure)
         least = max(_most_rate(fit.overhead or 0.0, most, interval, limit), done) / rate if most else None
-        return Capacity(least=least, limit=limit)
+        return Capacity(least=least, limit=limit, sure=sure)
     return Capacity(
         headroom=_most_rate(fit.overhead, fit.cost, interval, limit) / rate,
         catch_up=catch_up(fit.overhead, fit.cost, rate, interval, limit, outage=HOUR),
         limit=limit,
+        sure=sure,
     )
 
 

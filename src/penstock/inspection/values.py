@@ -62,14 +62,16 @@ class Capacity:
         Seconds from the end of an outage of an hour until the query is as it was; None where it never is, or where the
         data cannot tell.
     limit
-        Most rows that a batch takes (``maxOffsetsPerTrigger`` and its like), where batches show one; where no source
-        tells what waits, it may be chance.
+        Most rows that a batch takes (``maxOffsetsPerTrigger`` and its like), where batches show one.
+    sure
+        Whether `limit` is one for sure: where no source tells what waits, it may be chance.
     """
 
     headroom: float | None = None
     least: float | None = None
     catch_up: float | None = None
     limit: float | None = None
+    sure: bool = True
 
 
 @attrs.frozen(eq=False, kw_only=True)
