@@ -68,6 +68,22 @@ def test_backlog_survives_sliding(puts: list[float]) -> None:
     assert mine.arrived.shape == (1, 8)
 
 
+@given(st.permutations(range(4)))
+def test_backlog_knows_what_flowed_before_the_window(order: list[int]) -> None:
+    """What waits is the same in whatever order one hears of what was put and taken, also long after."""
+    flows = [("put", 900.0, 100.0, 130.0), ("taken", 500.0, 129.0, 129.0), ("put", 9.0, 99.0, 99.0)]
+    flows.append(("taken", 60.0, 105.0, 105.0))
+    mine = board(8)
+    for k in order:
+        mine.add_flow(flows[k][0], "a->b", *flows[k][1:])
+    assert mine.backlog()[0, mine.length - 1] == pytest.approx(900 - 500 + 9 - 60)
+    many = board(8)
+    many.slide(130.0)
+    for series, *flow in flows:
+        many.add_flows(series, "a->b", *np.array(flow)[:, None])
+    np.testing.assert_allclose(many.backlog()[0, : mine.length], mine.backlog()[0, : mine.length])
+
+
 def test_marks_tell_what_changed() -> None:
     """A mark is the first bin that changed since the mark before, counted from where the window begins now."""
     mine = board(20)

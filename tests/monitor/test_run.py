@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -154,6 +155,34 @@ def test_backlog_is_what_was_not_taken(tmp_path: Path) -> None:
     folder.grow(2)
     view.look(BEGIN + 8.5)
     assert view.live(BEGIN + 8.5)["series"]["backlog"][host][-1] <= 250
+
+
+@pytest.mark.parametrize("folded", [0, 300])
+def test_backlog_is_the_same_for_who_comes_late(tmp_path: Path, folded: int) -> None:
+    """Who opens a run more than a quarter of an hour after its beginning sees what waits, also of what is history."""
+    folder = Folder(tmp_path, setting(seconds=1200))
+    folder.grow(500)
+    counts = {"clicks->views": [0, 0], "views->scored": [0, 0]}
+    rows = {"views": 0}
+    for query in ("h1", "h2"):
+        for number in range(folded):
+            file = tmp_path / f"batches/{query}/{number:012d}.json"
+            manifest = json.loads(file.read_text())
+            for name, (arrived, dropped) in manifest["counts"].items():
+                counts[name] = [sum(pair) for pair in zip(counts.get(name, [0, 0]), (arrived, dropped), strict=True)]
+            rows["views"] += manifest["rows"].get("views", [0, 0])[1]
+            file.unlink()
+    folder.write("history.json", {"counts": counts, "rows": rows})
+    with open(tmp_path / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # it goes on: the window is a quarter of an hour
+        view = RunView(tmp_path)
+    view.look(BEGIN + 1010)
+    assert view.board.start > BEGIN
+    backlog = view.live(BEGIN + 1010)["series"]["backlog"]
+    # 10 s of rows came since the last batch of h1 began; h2 has taken all that h1 put.
+    first, second = (row[-1] for row in backlog)
+    assert first == pytest.approx(1000, abs=1)
+    assert second == 0
 
 
 def test_prediction_stands_beside_measurement(tmp_path: Path) -> None:

@@ -190,11 +190,22 @@ class Board:
         """Spread rows of a stream over a time (s since the epoch)."""
         if stream in self._stream and rows:
             self._spread(getattr(self, series)[self._stream[stream]], rows, begin, end)
+            self._flowed_before(series, stream, np.array([rows]), np.array([begin]), np.array([end]))
 
     def add_flows(self, series: str, stream: str, rows: Array, begin: Array, end: Array) -> None:
         """Spread rows of a stream over many times within the window at once (s since the epoch)."""
         if stream in self._stream:
             getattr(self, series)[self._stream[stream]] += self.spread(rows, begin, end)
+            self._flowed_before(series, stream, rows, begin, end)
+
+    def _flowed_before(self, series: str, stream: str, rows: Array, begin: Array, end: Array) -> None:
+        """Let what was put or taken before the window wait when it begins, or not."""
+        if series in ("put", "taken"):
+            share = np.clip((self.start - np.minimum(begin, end)) / np.maximum(end - begin, 1e-9), 0.0, 1.0)
+            early = float((rows * share).sum())
+            if early:
+                self.waiting[self._stream[stream]] += early if series == "put" else -early
+                self._touched(0)
 
     def spread(self, amounts: Array, begin: Array, end: Array) -> Array:
         """Return the sums in each bin of the window of amounts, each spread over its own time (s since the epoch).

@@ -97,7 +97,6 @@ class LogView(View):
         waited = np.diff(np.nan_to_num(batches.lag), prepend=0.0)
         board.add_flows("put", main, np.maximum(waited, 0.0), end, end)
         board.add_flows("taken", main, np.maximum(-waited, 0.0), end, end)
-        board.waiting[board.streams.index(main)] += waited[end < board.start].sum()
         board.add_flows("arrived", out, np.nan_to_num(batches.output), start, end)
         board.know(float(end.max()), out)
         host = names.hosts[query.log.app]

@@ -141,6 +141,11 @@ class RunView(View):
         for sink, classes in past.get("classes", {}).items():
             if sink in self.board.sinks:
                 self.board.sinks[sink].add_classes(classes, past.get("worst", {}).get(sink, 0.0))
+        begin, logged = self.board.start, past.get("rows", {})
+        for stream in self.network.streams:
+            if self._waits(stream.writer, stream.reader, stream.share):
+                self.board.add_flow("taken", stream.name, past.get("counts", {}).get(stream.name, [0])[0], begin, begin)
+                self.board.add_flow("put", stream.name, logged.get(stream.writer, 0), begin, begin)
 
     def _take(self, news: News) -> None:
         for batch in sorted(news.batches, key=lambda each: each.start):

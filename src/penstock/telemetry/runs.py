@@ -96,7 +96,7 @@ class RunReader:
 
     @property
     def past(self) -> Document:
-        """What older batches add up to, whose files are gone: ``counts``, ``late``, ``classes`` and ``worst``."""
+        """What older batches add up to, whose files are gone, as `penstock.spark.run.history` writes it."""
         return read_kept(self.folder / "history.json") or {}
 
     def underway(self) -> dict[str, float]:
