@@ -261,12 +261,15 @@ def test_a_lost_connection_is_told_and_mended(page: Page, run: Folder) -> None:
 
 
 def test_an_event_log_is_shown(page: Page) -> None:
-    """Recorded queries are shown with their batches and findings."""
+    """Recorded queries are shown with their batches and findings; a dash stands for waiting rows that are unknown."""
     with serving(open_view([str(ROOT / "examples/event-log/spark-4.3.zstd")])) as served:
         page.goto(served.url)
         expect(page.locator("#status")).to_have_text("recorded")
         expect(page.locator("#decisions .finding").first).to_be_visible()
         expect(page.locator("#h-sinks")).to_have_text("Batches by query")
+        expect(page.locator("#s-backlog")).to_have_text("–")
+        expect(page.locator("#hosts")).to_contain_text("waiting rows unknown")
+        expect(page.locator("#notes")).to_contain_text("Spark does not report what waits for")
         assert serious(page) == []
 
 

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
-from folders import BEGIN, NETWORK, Folder
+from folders import BEGIN, NETWORK, Folder, setting
 
 from penstock.inspection import Inspection, inspect
 from penstock.monitor import View, open_view
@@ -19,7 +20,7 @@ from penstock.monitor.exposition import exposition
 from penstock.monitor.log import LogView
 from penstock.monitor.run import RunView
 from penstock.network import Network, network_document
-from penstock.network.model import Operator, Sink
+from penstock.network.model import Operator, Sink, Source
 from penstock.telemetry import read_telemetry
 
 LOG = Path(__file__).parent.parent.parent / "examples/event-log/spark-4.3.zstd"
@@ -219,6 +220,27 @@ def test_logs_tell_batches_not_latency(log: LogView, inspected: Inspection) -> N
     # Spark told of most sources in the example no latest offset, and of joins not whose rows were late.
     absent = ("sink_latency", "dropped_rows", "decisions", "backlog", 'late_rows_total{stream="events-join')
     assert not [name for name in found if any(word in name for word in absent)]
+
+
+def test_unknown_backlogs_are_not_nothing(log: LogView, inspected: Inspection) -> None:
+    """Where sources do not tell what waits, the backlog of the host is unknown, and a note says for which queries."""
+    (backlog,) = log.live(0.0)["series"]["backlog"]
+    assert set(backlog) == {None}
+    untold = [name for name, query in inspected.queries.items() if np.isnan(query.batches.lag).any()]
+    (note,) = (note for note in log.about()["notes"] if "backlog" in note)
+    assert note.endswith(f"what waits for {', '.join(untold)}.")
+
+
+def test_a_run_knows_not_what_waits_at_other_sources(tmp_path: Path) -> None:
+    """Of a host that reads only sources without a schedule nobody knows what waits for it; of others it is known."""
+    clicks = Source(name="clicks", format="json", options={"path": "in"})
+    network = Network.of("shop", [clicks], NETWORK.operators.values(), NETWORK.sinks.values())
+    Folder(tmp_path, attrs.evolve(setting(), network=network)).grow(5)
+    view = RunView(tmp_path)
+    view.look(BEGIN + 14)
+    found = told(view)
+    assert 'penstock_host_backlog_rows{host="h1"}' not in found
+    assert found['penstock_host_backlog_rows{host="h2"}'] == 0
 
 
 def test_plans_measure_nothing(penstock: Any, tmp_path: Path, root: Path) -> None:

@@ -51,7 +51,7 @@ def _values(view: View, live: Document) -> Iterator[tuple[str, tuple[str, ...], 
     for name, busy, waiting in zip(view.board.hosts, series["busy"], series["backlog"], strict=True):
         told = [share for share in busy if share is not None]
         yield "penstock_host_busy_ratio", (name,), sum(told) / len(told) if told else None
-        yield "penstock_host_backlog_rows", (name,), waiting[-1] if waiting and name not in view.untold else None
+        yield "penstock_host_backlog_rows", (name,), waiting[-1] if waiting else None
     if view.kind == "run":
         yield "penstock_decisions_total", (), float(view.decided)
 

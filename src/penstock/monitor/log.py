@@ -67,8 +67,14 @@ class LogView(View):
         board.until[:] = begin
         self._late: dict[str, int] = {}
         self._output: dict[str, int] = {}
+        self._unknown: dict[str, str] = {}
+        """Hosts of the queries whose sources do not tell what waits."""
         for name, query in found.queries.items():
             self._query(names, name, query)
+        if self._unknown:
+            hosts = ", ".join(dict.fromkeys(self._unknown.values()))
+            queries = ", ".join(self._unknown)
+            self.notes.append(f"The backlog of {hosts} is unknown: Spark does not report what waits for {queries}.")
 
     def look(self, now: float) -> bool:
         """Return that nothing is new: logs are read once.
@@ -102,7 +108,7 @@ class LogView(View):
         host = names.hosts[query.log.app]
         self._count(names.sources[name], operator, sink, batches)
         if np.isnan(batches.lag).any():
-            self.untold.add(host)
+            self._unknown[name] = host
         row = board.hosts.index(host)
         # Batches of several queries run side by side; the busiest query is the first to fall behind.
         board.busy[row] = np.maximum(board.busy[row], board.spread((end - start) / board.step, start, end))
@@ -116,6 +122,9 @@ class LogView(View):
         if not np.isnan(batches.output[batches.rows > 0]).any():
             self._output[sink] = int(np.nansum(batches.output))
             self.board.count(f"{operator}->{sink}", self._output[sink], 0)
+
+    def _untold(self) -> set[str]:
+        return set(self._unknown.values())
 
     def _totals(self) -> Document:
         found = super()._totals()

@@ -202,6 +202,14 @@ class RunView(View):
             return self._schedules is not None
         return self._crosses(writer, reader)
 
+    def _untold(self) -> set[str]:
+        known: dict[bool, set[str]] = {True: set(), False: set()}
+        for stream in self.network.streams:
+            waits = self._waits(stream.writer, stream.reader, stream.share)
+            if waits or stream.writer in self.network.sources:
+                known[waits].add(self.setting.placement.get(stream.reader, ""))
+        return known[False] - known[True]
+
     def _enter(self, now: float) -> None:
         """Let scheduled sources put what their rates say up to now."""
         rates = self._schedules

@@ -87,8 +87,6 @@ class View:
         """How many decisions there were; the oldest are forgotten."""
         self.actions: tuple[str, ...] = ()
         self.findings: list[Document] = []
-        self.untold: set[str] = set()
-        """Hosts of which nobody tells how many rows wait for them."""
         self.notes: list[str] = []
         self.lock = threading.RLock()
         self._changed = -math.inf
@@ -267,10 +265,11 @@ class View:
     def live(self, now: float, begin: int = 0) -> Document:
         """Return what is measured and expected, from a bin of the window on."""
         with self.lock:
-            board = self.board
+            board, untold = self.board, self._untold()
             end = board.length
             begin = min(begin, end)
             backlog = self._by_reader(board.backlog())
+            backlog[[host in untold for host in board.hosts]] = np.nan
             dropped = board.totals[1] + board.dropped.sum(axis=1)
             series: Document = {
                 "rates": board.seen(board.rates(), begin, end),
@@ -317,6 +316,10 @@ class View:
     def _crosses(self, writer: str, reader: str) -> bool:
         hosts = [self.setting.placement.get(name) for name in (writer, reader)]
         return None not in hosts and hosts[0] != hosts[1]
+
+    def _untold(self) -> set[str]:
+        """Return the hosts of which nobody tells how many rows wait for them."""
+        return set()
 
     def _by_reader(self, waiting: Array) -> Array:
         """Return what waits for each host, array (hosts, bins)."""

@@ -149,9 +149,9 @@ function stats(now) {
   const most = busy.reduce((best, value, k) => value !== null && value > (busy[best] ?? -1) ? k : best, 0);
   put("s-busy", share(busy[most]), busy[most] > 0.95 ? "bad" : busy[most] > 0.85 ? "warn" : "");
   put("s-busy-sub", names[most] + (about.kind === "plan" ? ", predicted" : over));
-  const waiting = now.backlog.reduce((sum, value) => sum + (value ?? 0), 0);
-  put("s-backlog", about.kind === "plan" ? dash : number(Math.round(waiting)));
-  put("s-backlog-sub", waiting && into ? `${seconds(waiting / into)} of input` : "");
+  const told = now.backlog.filter(value => value !== null), waiting = told.reduce((sum, value) => sum + value, 0);
+  put("s-backlog", told.length ? number(Math.round(waiting)) : dash);
+  put("s-backlog-sub", told.length && told.length < names.length ? `on ${told.length} of ${plural(names.length, "host")}` : waiting && into ? `${seconds(waiting / into)} of input` : "");
   const { dropped, arrived, streams } = drops(totals.streams), late = Object.values(totals.streams).reduce((sum, row) => sum + row.late, 0);
   const counted = Object.values(totals.streams).some(row => row.dropped !== null) || (about.kind === "run" && totals.whole);
   put("s-dropped", counted ? number(dropped) : dash);
@@ -186,6 +186,7 @@ function hosts(now) {
     const words = [plural(count, "operator"), `capacity ${number(host.capacity)}`];
     if (host.quota < 1) words.push(`quota ${share(host.quota)}`);
     if (load !== null && load !== undefined && about.kind !== "plan") words.push(`needs ${share(load)}`);
+    if (waiting === null && about.kind !== "plan") words.push("waiting rows unknown");
     if (waiting && about.kind !== "plan") words.push(`${plural(Math.round(waiting), "row")} waiting`);
     part.querySelector("small").textContent = words.join(" · ");
   });
