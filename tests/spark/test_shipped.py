@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.spark.run.reports import short
-from penstock.spark.shipped.gate import Fenced, check, close, committing, take_over
+from penstock.spark.run.runner import Runner
+from penstock.spark.shipped.gate import Fenced, check, close, committing, owner_of, take_over
 from penstock.spark.shipped.identity import unique
 from penstock.spark.shipped.place import Place, RemotePlace, absolute, place_of, scheme_of
 from penstock.spark.shipped.python_step import StepError, wrap_python
@@ -224,6 +226,43 @@ def test_only_the_newest_generation_commits(tmp_path: Path) -> None:
     with pytest.raises(Fenced), committing(folder, "a", second):
         pytest.fail("committed")
     assert take_over(folder, "a") > second
+
+
+def test_nobody_is_stopped_while_it_commits(tmp_path: Path) -> None:
+    """A batch that begins to be committed while somebody waits for its end is not cut off, however long that takes."""
+    folder, order, threads = Place(str(tmp_path)), list[str](), list[threading.Thread]()
+    generation = take_over(folder, "a")
+    spec = SimpleNamespace(folder=folder, generation=generation, checkpoint=folder / "checkpoints" / "a")
+    (spec.checkpoint / "offsets" / "0").publish(b"")
+
+    class Handle:
+        """Commits the batch once it has been looked at."""
+
+        def commit(self) -> None:
+            with committing(folder, "a", generation):
+                time.sleep(0.5)
+                order.append("commit")
+            time.sleep(0.1)
+            (spec.checkpoint / "commits" / "0").publish(b"")
+            order.append("noted")
+
+        @property
+        def isActive(self) -> bool:  # noqa: N802 - Spark's
+            if not threads:
+                threads.append(threading.Thread(target=self.commit))
+                threads[0].start()
+            return True
+
+        def stop(self) -> None:
+            order.append("stop")
+
+    runner = Runner(SimpleNamespace(name="a"), SimpleNamespace(spec=spec, name="a"))  # type: ignore[arg-type]
+    runner.handle = Handle()  # type: ignore[assignment]
+    runner.look = lambda *_: None  # type: ignore[method-assign]
+    runner.end(SimpleNamespace(alive=lambda: True), 0.2)  # type: ignore[arg-type]
+    threads[0].join()
+    assert order == ["commit", "noted", "stop"]
+    assert owner_of(folder, "a")["generation"] == 0
 
 
 def test_a_closing_unit_ends_its_batch(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from penstock.spark.run.rows import noted_of_logs
 from penstock.spark.run.units import Unit, stamped
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.spec import LogExit, Origin, WriterSpec
-from penstock.spark.shipped.told import manifest_of, report_of
+from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
+from penstock.spark.shipped.told import error_of, manifest_of, report_of
 from penstock.spark.shipped.turn import KNOBS, decided_last
 from penstock.spark.shipped.writer import known
 
@@ -267,6 +267,22 @@ def test_a_batch_that_topics_hold_is_no_border(tmp_path: Path, monkeypatch: pyte
     for length in (1, 2):
         monkeypatch.setattr(reshape, "log_of", lambda *_, length=length: SimpleNamespace(length=lambda: length))
         if length == 1:
+            assert Border.of(made).batch == 0
+        else:
+            with pytest.raises(EngineError, match="has not stopped at the end of a batch"):
+                Border.of(made)
+
+
+def test_a_batch_that_failed_while_it_was_sent_is_no_border(tmp_path: Path) -> None:
+    """A sink's topic may hold a part of it: the query does the rest before it changes its shape."""
+    folder = Place(str(tmp_path))
+    made = query(folder, Unit.new(Fragment("a", "h1", ("a",))), ("one",), ("one",))
+    sink = SinkExit("out", (0, 1), (), "kafka", {"topic": "out"}, "")
+    made = attrs.evolve(made, spec=dataclasses.replace(made.spec, sinks=(sink,)))
+    run_batch(made, 0, ["{}"])
+    for batch, error in ((0, "KafkaException: x"), (1, "Fenced: x"), (1, "KafkaException: x")):
+        error_of(folder, "a").replace(json.dumps({"generation": 1, "batch": batch, "error": error}).encode())
+        if batch == 0 or error.startswith("Fenced"):
             assert Border.of(made).batch == 0
         else:
             with pytest.raises(EngineError, match="has not stopped at the end of a batch"):

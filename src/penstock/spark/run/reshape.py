@@ -22,9 +22,10 @@ from penstock.spark.run.history import read_history
 from penstock.spark.run.reports import marks
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.checkpoint import border
+from penstock.spark.shipped.gate import Fenced
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.settle import intent_of
-from penstock.spark.shipped.told import manifest_of, report_of
+from penstock.spark.shipped.told import error_of, manifest_of, report_of
 from penstock.spark.shipped.turn import KNOBS, decided_last
 
 if TYPE_CHECKING:
@@ -171,6 +172,11 @@ def _left_something(query: Query, batch: int) -> bool:
     """Whether a batch that was not ended has left anything."""
     folder, spec = query.spec.folder, query.spec
     if any(place(folder, query.name, batch).exists() for place in (manifest_of, intent_of)):
+        return True
+    said = _read(error_of(folder, query.name))
+    failed = said.get("batch") == batch and not said["error"].startswith(Fenced.__name__)
+    if failed and any(way.format == "kafka" for way in spec.sinks):
+        # A topic may have some of its messages.
         return True
     return any(log_of(folder, spec.topics, way.writer).length() > way.base + batch for way in spec.logs)
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from penstock.spark.hosts.base import SparkHost
 
+NOTED = 1.0
+"""Seconds within which Spark notes that a batch has ended which is committed."""
+
 
 class Runner:
     """A generation of a unit.
@@ -135,9 +138,23 @@ class Runner:
         """Stop at the end of the batch that runs; return whether nothing of a later one was done.
 
         A query that waits for data, or has failed, stops at once. One whose batch lasts too long, or whose host has
-        died, is fenced, and its batch is done again when the unit goes on.
+        died, is fenced, and its batch is done again when the unit goes on, unless it is being committed: it ends then.
         """
         close(self.query.spec.folder, self.name)
+        deadline = time.monotonic() + patience
+        self._await_end(host, patience)
+        # Before it stops: messages that are on their way still come when the query that waits for them is gone.
+        take_over(self.query.spec.folder, self.name, deliver=False)
+        self._await_end(host, NOTED)
+        with contextlib.suppress(Exception):
+            if self.handle is not None and host.alive():
+                self.handle.stop()
+                self.look()
+        begun, ended = self.marks
+        return begun == ended or time.monotonic() < deadline
+
+    def _await_end(self, host: SparkHost, patience: float) -> None:
+        """Wait for the end of the batch that runs, if one does."""
         deadline = time.monotonic() + patience
         with contextlib.suppress(Exception):
             while self.handle is not None and host.alive() and time.monotonic() < deadline:
@@ -145,12 +162,6 @@ class Runner:
                 if begun == ended or not self.handle.isActive:
                     break
                 time.sleep(0.05)
-            if self.handle is not None and host.alive():
-                self.handle.stop()
-                self.look()
-        take_over(self.query.spec.folder, self.name, deliver=False)
-        begun, ended = self.marks
-        return begun == ended or time.monotonic() < deadline
 
 
 def _waits(handle: StreamingQuery) -> bool:

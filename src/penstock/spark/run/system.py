@@ -162,6 +162,8 @@ class System:
         owner = owner_of(self.deployment.place, unit.name)
         active = [query for query in self.sessions[unit.host].streams.active if query.name == unit.name]
         if not active or not owner["generation"] or owner["closing"] or self._other_pace(unit, noted):
+            # What is being committed ends first.
+            take_over(self.deployment.place, unit.name, deliver=False)
             for query in active:
                 query.stop()
             return False
