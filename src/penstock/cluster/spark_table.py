@@ -39,7 +39,10 @@ class SparkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     directory: (
         Annotated[str, msgspec.Meta(description="hop logs and checkpoints; a path that all hosts see")] | None
     ) = None
-    conf: Annotated[dict[str, Option], msgspec.Meta(description="Spark settings of embedded hosts")] = {}
+    conf: Annotated[
+        dict[str, Option],
+        msgspec.Meta(description="Spark settings of embedded hosts; what changes the meaning of SQL reaches all"),
+    ] = {}
     jars: Annotated[list[str], msgspec.Meta(description="jar files of embedded hosts; patterns are fine")] = []
     packages: Annotated[list[str], msgspec.Meta(description="Maven coordinates for embedded hosts")] = []
     kafka: Annotated[

@@ -129,7 +129,7 @@ class Engine:
         # In real-time mode one here has more slots than cores, or those with which it was left running.
         there = slots_of(session) if not here or self.cluster.spark.mode == "real-time" else told
         self._slots[name] = there if here else max(told, there)
-        return settle(session, told if here else self._slots[name])
+        return settle(session, name, told if here else self._slots[name], self.cluster.spark.conf)
 
     def _found(self, name: str) -> SparkSession:
         """Return the session of an earlier penstock, if it is still there, else a new one."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from penstock.errors import HostError
 from penstock.spark.compile import SLOTS, register
 from penstock.spark.run.asking import asked
 
@@ -22,9 +25,47 @@ UNSOUND = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
 plan. What all other branches have in common then counts for ever: rows on the other side of a join that do not match it
 are not kept, although rows that come in later batches would."""
 
+MEANING: Mapping[str, str] = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.function.concatBinaryAsString": "false",
+    "spark.sql.function.eltOutputAsString": "false",
+    "spark.sql.jsonGenerator.ignoreNullFields": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.streaming.multipleWatermarkPolicy": "min",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+"""Settings that change what a network answers, as Spark has them by itself."""
 
-def settle(session: SparkSession, slots: int) -> SparkSession:
-    """Give a session the settings on which answers depend."""
+DIALECT = ("spark.sql.ansi.", "spark.sql.legacy.", "spark.sql.parser.")
+"""More of them, of which there are hundreds: Spark's own values hold."""
+
+
+def settle(session: SparkSession, name: str, slots: int, conf: Mapping[str, str]) -> SparkSession:
+    """Give the session of a host the settings on which answers depend; ``conf`` has those that the user wants.
+
+    Raises
+    ------
+    HostError
+        If the host has another one, and does not let it be changed.
+    """
+    told = {key: value for key, value in conf.items() if key.startswith(DIALECT)}
+    wanted = {**{key: conf.get(key, usual) for key, usual in MEANING.items()}, **told}
+    for key in session.conf.getAll:
+        if key.startswith(DIALECT) and key not in wanted and session.conf.isModifiable(key):
+            session.conf.unset(key)
+    for key, value in wanted.items():
+        try:
+            session.conf.set(key, value)
+        except PySparkException:
+            if session.conf.get(key, None) != value:
+                raise HostError(
+                    f"host {name} does not take {key} = {value}, so its answers would differ from those of others: "
+                    "start it with that, or let all have its value by [spark.conf]"
+                ) from None
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set(SLOTS, str(slots))
     # Which rows of a file a task reads must not depend on the host: rows that are equal are told apart by it.

@@ -1,0 +1,89 @@
+"""SQL means the same on every host, whatever settings it was started with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import attrs
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+
+from penstock.cluster import Cluster, Host
+from penstock.errors import HostError
+from penstock.network.file import parse_network
+from penstock.spark.hosts import EmbeddedHost, RemoteHost
+from penstock.spark.run import Engine
+from penstock.spark.run.sessions import settle
+
+OTHER = {
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.legacy.sizeOfNull": "true",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+}
+"""Settings of a host whose SQL means something else."""
+
+SELECT = [
+    "NUMBER",
+    "typeof(coalesce(number, '1')) AS kind",
+    "typeof(to_timestamp('2026-03-01')) AS moment",
+    "size(CAST(NULL AS ARRAY<INT>)) AS size",
+    '"text" AS text',
+]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_sql_means_the_same_on_a_host_of_other_settings(shared: tuple[Cluster, Any], tmp_path: Path) -> None:
+    """A remote host's rows are those of an embedded one, by Spark's settings or by those of the cluster file."""
+    cluster, hosts = shared
+    both = attrs.evolve(cluster, hosts={**cluster.hosts, "far": Host(name="far", spark="sc://far")})
+    source = {"format": "json", "schema": "number int", "options": {"path": str(tmp_path / "in")}}
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text('{"number": 1}\n')
+    operators = {"m": {"kind": "map", "input": "s", "select": SELECT}}
+    made = parse_network(
+        {"name": "n", "sources": {"s": source}, "operators": operators, "sinks": {"o": {"input": "m"}}}
+    )
+    with (
+        EmbeddedHost("server", conf={**cluster.spark.conf, **OTHER}) as server,
+        RemoteHost("far", server.endpoint, token_env="T", environ={"T": server._token}) as far,  # noqa: S106
+    ):
+        engine = Engine(both, {"h1": hosts["h1"], "far": far})
+        for host in ("h1", "far"):
+            engine.run_once(engine.prepare(made, {"m": host}, tmp_path / host))
+            (file,) = (tmp_path / host / "sinks/o").iterdir()
+            assert pq.read_table(file).to_pylist() == [
+                {"NUMBER": 1, "kind": "bigint", "moment": "timestamp", "size": None, "text": "text"}
+            ]
+        conf = {**cluster.spark.conf, "spark.sql.ansi.enabled": "false", "spark.sql.legacy.sizeOfNull": "true"}
+        engine = Engine(attrs.evolve(both, spark=attrs.evolve(cluster.spark, conf=conf)), engine.hosts)
+        for session in engine.sessions.values():
+            (row,) = session.range(1).selectExpr("1 AS number").selectExpr(*SELECT).collect()
+            assert (row.kind, row.size, row.text) == ("string", -1, "text")
+
+
+class Fixed:
+    """Settings of a session that do not let one of them be changed."""
+
+    def __init__(self, key: str, value: str) -> None:
+        self.key, self.value = key, value
+        self.getAll = {key: value}
+
+    def set(self, key: str, _value: str) -> None:
+        if key == self.key:
+            raise PySparkException("it cannot be changed")
+
+    def get(self, _key: str, _default: str | None) -> str:
+        return self.value
+
+
+def test_a_host_that_keeps_another_setting_is_refused() -> None:
+    """Its name, the setting and what to do are told."""
+    session = cast("Any", SimpleNamespace(conf=Fixed("spark.sql.ansi.enabled", "false")))
+    with pytest.raises(HostError, match=r"host far does not take spark\.sql\.ansi\.enabled = true.*\[spark\.conf\]"):
+        settle(session, "far", 1, {})
