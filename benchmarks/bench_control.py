@@ -194,7 +194,7 @@ def scale(operators: int, hosts: int, looks: int) -> dict[str, Any]:
         state, _ = control.settled(state, turned.seen)
         busy.append(max(host.busy or 0.0 for host in turned.seen.hosts.values()))
     return {
-        "operators": operators, "hosts": hosts, "looks": looks, "moves": len(state.moves),
+        "operators": operators, "hosts": hosts, "looks": looks, "moves": sum(len(row["moves"]) for row in state.fresh),
         "decision": {"mean": float(np.mean(turns[1:])), "worst": max(turns[1:]), "first": turns[0]},
         "busiest": {"first": max(busy[2:5]), "last": max(busy[-3:])},
     }  # fmt: skip
@@ -280,7 +280,7 @@ def _priced(network: Network, rates: Rates, goals: Goals, chosen: tuple[Policy, 
         lost += sink.weight * (arrived - report["streams"][f"{sink.input}->{name}"]["delivered"])
     cost = {
         "lost": prices.value * lost, "late": prices.late * late[0], "hosts": prices.hour * hours,
-        "moves": prices.move * len(state.moves),
+        "moves": prices.move * sum(len(row["moves"]) for row in state.fresh),
     }  # fmt: skip
     return {**cost, "total": sum(cost.values()), "decisions": state.decisions, "balanced": report["balanced"]}
 

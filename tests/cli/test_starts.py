@@ -12,7 +12,6 @@ import penstock as api
 SOURCE = """
 [sources.bids]
 format = "nexmark"
-options = { kind = "bid" }
 """
 RUNNING = """
 [operators.kept]

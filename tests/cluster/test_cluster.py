@@ -74,7 +74,6 @@ def test_reads_every_key(tmp_path: Path) -> None:
         ('"sc://node1:15002"', '"http://node1"', 6, ["sc://"]),
         ('"sc://node1:15002"', '"sc://"', 6, ["sc://node1:15002"]),
         ('"sc://node1:15002"', '"sc://node1:15002/;token=abc"', 6, ["token_env"]),
-        ('spark = "sc://node1:15002"\n', "", 6, ["hosts.h1.token_env", "expected an endpoint with it"]),
         ("delay = 0.1", "delay = -0.1", 9, ["links.delay"]),
         ("delay = 0.1", "delay = inf", 9, ["finite"]),
         ("bandwidth = 100", "bandwidth = 0", 12, ["> 0"]),

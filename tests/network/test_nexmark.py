@@ -31,7 +31,7 @@ def written(folder: Path, options: str, form: str = "nexmark") -> Path:
         ("duration = 0", "duration", ["expected a duration such as '2 minutes'", "got '0'"]),
         ("duration = nan", "duration", ["expected a duration", "got 'nan'"]),
         ('duration = "2 lightyears"', "duration", ["expected a duration", "got '2 lightyears'"]),
-        ("duration = 1e9", "duration", ["at most 1e+07 s"]),
+        ("duration = 1e9", "duration", ["from 1 to 1e+07 s"]),
         ("seed = 1.5", "seed", ["expected a whole number, got '1.5'"]),
         ('rates = "r.csv", duration = 5', "duration", ["the file of rates says it"]),
     ],
@@ -54,10 +54,10 @@ def test_other_formats_take_what_spark_knows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "periods", "duration"),
-    [("", 60, 60), ("Duration = '2 minutes'", 120, 120), ("duration = '90'", 90, 90), ("duration = 0.5", 1, 0.5)],
+    [("", 60, 60), ("Duration = '2 minutes'", 120, 120), ("duration = '90'", 90, 90)],
 )
 def test_durations_are_numbers_or_text(tmp_path: Path, options: str, periods: int, duration: float) -> None:
-    """A duration is seconds or text, as everywhere, and may be shorter than a second."""
+    """A duration is seconds or text, as everywhere."""
     rates = scheduled_rates(read_network(written(tmp_path, options)).sources["s"])
     assert (rates.periods, rates.duration) == (periods, duration)
     assert rates.of_source("s").tolist() == [1000.0] * periods

@@ -15,6 +15,7 @@ from penstock.advice.replay import replay
 from penstock.advice.rows import Replayed
 from penstock.advice.values import Advice, Deployment, Report
 from penstock.arrays import Array
+from penstock.files import check_folder
 from penstock.inspection.export import unique
 from penstock.pictures.save import save
 
@@ -259,6 +260,7 @@ def write_pictures(
         If they cannot be written.
     """
     target = Path(folder)
+    check_folder(folder)
     figures: dict[str, Figure] = {"load": heat_map(report.deployment)}
     if len(report.deployment.jobs) > 1:
         figures["correlation"] = load_matrix(report.deployment)

@@ -330,9 +330,9 @@ def _placement(given: Placed, network: Network, cluster: Cluster) -> Placement:
 
 
 def _copies(algorithm: str, count: object) -> int:
-    if not isinstance(count, int):
+    if isinstance(count, bool) or not isinstance(count, int | np.integer):
         raise InputError(f"expected a whole number, got {count!r}", at="replicas")
-    return copies_of(algorithm, count)
+    return copies_of(algorithm, int(count))
 
 
 def _rates(network: Network, given: Arriving) -> Rates:

@@ -61,13 +61,11 @@ def _host(name: str, document: object) -> Host:
             raise InputError(f"expected a finite number, got {getattr(table, key)}", at=f"{at}.{key}")
     if table.spark is None and table.token_env is not None:
         raise InputError("only an endpoint has a token", at=f"{at}.token_env", hint='give spark = "sc://node1:15002"')
-    if table.spark is not None and not _ENDPOINT.fullmatch(table.spark):
-        raise InputError(f"expected an endpoint such as 'sc://node1:15002', got {table.spark!r}", at=f"{at}.spark")
     if table.spark is not None and "token=" in table.spark:
         hint = "name an environment variable in token_env"
         raise InputError("a token does not belong into a file", at=f"{at}.spark", hint=hint)
-    if table.spark is None and table.token_env is not None:
-        raise InputError("expected an endpoint with it: spark = 'sc://…'", at=f"{at}.token_env")
+    if table.spark is not None and not _ENDPOINT.fullmatch(table.spark):
+        raise InputError(f"expected an endpoint such as 'sc://node1:15002', got {table.spark!r}", at=f"{at}.spark")
     own = {key: getattr(table, key) for key in HostTable.__struct_fields__ if key != "memory"}
     try:
         memory = math.inf if table.memory is None else size(table.memory)

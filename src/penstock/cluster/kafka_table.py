@@ -29,7 +29,7 @@ def check_kafka(table: Mapping[str, str]) -> None:
             raise InputError(f"unknown key {key!r}", at=f"{at}.{key}", hint=suggest(key, (*OWN, *PLAIN)))
     if not (table.get("bootstrap") or table.get("bootstrap_env")):
         raise InputError("expected the address of a broker", at=at, hint='bootstrap = "host:9092"')
-    if "bootstrap" in table and "bootstrap_env" in table:
+    if table.get("bootstrap") and "bootstrap_env" in table:
         raise InputError("bootstrap says it already", at=f"{at}.bootstrap_env", hint="leave one of the two out")
     if ("username_env" in table) != ("password_env" in table):
         raise InputError("expected both username_env and password_env, or neither", at=at)

@@ -77,7 +77,8 @@ def _seconds(waiting: float, rate: float) -> float:
 def find_limit(batches: Batches, arrivals: Array) -> Limit | None:
     """Return the limit that batches reach first if all rates grow alike; None where none shows, or nothing comes.
 
-    One that is sure counts before those that may be chance. Each source has its own: a batch of all of them has as many rows more as came to the others meanwhile.
+    One that is sure counts before those that may be chance. Each source has its own: a batch of all of them has as many
+    rows more as came to the others meanwhile.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.errors import InputError
-from penstock.files import atomic, write_json
+from penstock.files import atomic, check_folder, write_json
 from penstock.inspection.arrivals import rate_series
 from penstock.inspection.values import Inspection, Query
 from penstock.load.statistics import HostStatistics, OperatorStatistics, Statistics
@@ -71,6 +71,7 @@ def export(inspection: Inspection, folder: str | os.PathLike[str]) -> list[str]:
         If the folder cannot be written.
     """
     target = Path(folder)
+    check_folder(folder)
     named = named_in(inspection)
     with atomic(target / "network.toml") as file:
         file.write(_network(inspection, named))

@@ -45,8 +45,8 @@ class Events:
         rate, duration = _number(given.get("rate", "1000"), decimal), _number(given.get("duration", "60"), spoken)
         if not 0 <= rate < math.inf:
             raise InputError(f"expected tuples per second, got {given['rate']!r}", at=f"{at}.rate")
-        if not 0 < duration <= LONGEST:
-            problem = f"expected a duration such as '2 minutes', at most {LONGEST:g} s, got {given['duration']!r}"
+        if not 1 <= duration <= LONGEST:
+            problem = f"expected a duration such as '2 minutes', from 1 to {LONGEST:g} s, got {given['duration']!r}"
             raise InputError(problem, at=f"{at}.duration")
         seed = re.fullmatch(r"([-+]?\d+)(\.0)?", given.get("seed", "0"), re.ASCII)
         if seed is None:

@@ -76,7 +76,7 @@ class Terms:
         if self.measure is not None and self.measure not in OBJECTIVES:
             raise InputError(f"expected one of {', '.join(OBJECTIVES)}, got {self.measure!r}", at="--objective")
         for name in ("overload", "soft"):
-            if not isinstance(getattr(self, name), bool):
+            if not isinstance(getattr(self, name), bool | np.bool_):
                 raise InputError(f"expected True or False, got {getattr(self, name)!r}", at=f"--{name}")
         if self.tighten < 0:
             raise InputError(f"expected at least 0 linear programs, got {self.tighten}", at="--tighten")

@@ -133,7 +133,7 @@ def scheduled_rates(source: Source) -> Rates:
     """Return the rates of a Nexmark source, as its options say."""
     events, name = Events.of(source), source.name
     if events.rates is None:
-        return Rates.constant({name: events.rate}, events.duration, min(1.0, events.duration))
+        return Rates.constant({name: events.rate}, events.duration)
     rates = read_rates(events.rates)
     if name not in rates.sources:
         raise InputError(f"has no column {name!r}", file=events.rates)

@@ -267,7 +267,7 @@ class KafkaLog:
 
     def clean(self, passed: list[Position]) -> str:
         """Remove what all readers have passed; the last mark before stays, since it carries the frontier."""
-        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
         if not passed or any("mark" not in position for position in passed):
             return ""
@@ -281,9 +281,14 @@ class KafkaLog:
         except TimeoutError:
             return ""
         except KafkaException as error:
-            # What the client says itself is that it has not reached anybody.
-            refused = error.args[0].code() > 0 and not error.args[0].retriable()
-            return str(error.args[0].str()) if refused else ""
+            # All else passes: a broker is away, or another one leads now.
+            lasting = (
+                KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+                KafkaError.POLICY_VIOLATION,
+                KafkaError.UNSUPPORTED_VERSION,
+            )
+            return str(error.args[0].str()) if error.args[0].code() in lasting else ""
         return ""
 
     def _administrator(self) -> AdminClient:

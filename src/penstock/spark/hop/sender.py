@@ -42,6 +42,8 @@ class Sender:
             "transactional.id": topic,
         }
         self.longest = int(settings["transaction.timeout.ms"]) / 1000
+        # The client would wait as long for a single answer.
+        settings.setdefault("socket.timeout.ms", round(1000 * min(PATIENCE, self.longest)))
         self.producer = Producer(settings)
         self.producer.init_transactions(PATIENCE)
 

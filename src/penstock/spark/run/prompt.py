@@ -210,7 +210,9 @@ class PromptRunner(Runner):
         super().check()
         # It may have ended a batch as it was stopped, and told nobody what that counted.
         recount_prompt(self.query)
-        self._go_over(host)
+        # What it was reading over a gap may be long: it goes on with that next time.
+        if self._then is None:
+            self._go_over(host)
 
     def _go_over(self, host: SparkHost) -> None:
         """Read what there is in an ordinary batch.
