@@ -432,6 +432,52 @@ def test_what_waits_in_a_folder_is_seen(engine: Engine, tmp_path: Path) -> None:
     assert {round(rows / each, 6) for rows in known} <= {float(number) for number in range(files)}
 
 
+@pytest.mark.parametrize(
+    "chosen", ["engine", pytest.param("topic_engine", marks=[pytest.mark.kafka, pytest.mark.slow])]
+)
+def test_windows_close_behind_a_source_that_stands_still(
+    request: pytest.FixtureRequest, tmp_path: Path, chosen: str
+) -> None:
+    """Split off from a window's query, a source that brings no more rows does not hold the window open."""
+
+    def rows(source: str, number: int, *seconds: int) -> None:
+        lines = (f'{{"at": "2026-03-01T12:{second // 60:02d}:{second % 60:02d}Z"}}\n' for second in seconds)
+        (tmp_path / source).mkdir(exist_ok=True)
+        (tmp_path / source / f"{number}.json").write_text("".join(lines))
+
+    form = {"format": "json", "schema": "at timestamp", "time": "at"}
+    network = parse_network(
+        {
+            "name": "idle",
+            "sources": {name: {**form, "options": {"path": str(tmp_path / name)}} for name in "ab"},
+            "operators": {
+                "busy": {"kind": "filter", "input": "b", "where": "true"},
+                "idle": {"kind": "filter", "input": "a", "where": "true"},
+                "both": {"kind": "union", "inputs": ["busy", "idle"]},
+                "counted": {"kind": "aggregate", "input": "both", "window": "10 seconds", "select": "count(*) AS n"},
+            },
+            "sinks": {"out": {"input": "counted"}},
+        }
+    )
+    rows("a", 0, 5, 600)
+    rows("b", 0, 1)
+    engine: Engine = request.getfixturevalue(chosen)
+    placement = dict.fromkeys(network.operators, "h1")
+    live = SparkEngine(engine, engine.prepare(network, placement, tmp_path / "run"))
+    sink, deadline = tmp_path / "run/sinks/out", live.now + 90
+    try:
+        while live.now < deadline and len(Place(str(tmp_path / "run/progress/busy")).numbers()) < 2:
+            live.wait(live.now + 0.3)
+        assert not live.apply(Plan(placement={"idle": "h2"})).refused
+        settle(live, [])
+        rows("b", 1, 30)
+        while live.now < deadline and not (sink.exists() and read_parquet(sink)):
+            live.wait(live.now + 0.3)
+    finally:
+        live.close()
+    assert [row["n"] for row in read_parquet(sink)] == [2]
+
+
 def grown() -> Network:
     """Return the network with two queries more."""
     more = {

@@ -27,6 +27,7 @@ from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.settle import intent_of
 from penstock.spark.shipped.told import error_of, manifest_of, report_of
 from penstock.spark.shipped.turn import KNOBS, decided_last
+from penstock.spark.shipped.writer import frontier_of, known
 
 if TYPE_CHECKING:
     from penstock.files import Document
@@ -101,7 +102,8 @@ def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
     Returns
     -------
     Unit
-        With its checkpoint, and the numbers of its batches in its logs.
+        With its checkpoint, and the numbers of its batches in its logs. Where none of the others wrote a log, it begins
+        with a batch without rows, which tells readers of the frontiers.
 
     Raises
     ------
@@ -111,8 +113,8 @@ def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
     spec, folder = query.spec, query.spec.folder
     mine = next((each for each in before if each.query.name == unit.name), None)
     # What was recalled belongs to the unit that it was recalled for.
-    known = [{n: at for n, at in each.lines.items() if each is mine or n != RECALLED} for each in before]
-    lines = _joined(known, " and ".join(each.query.name for each in before) + " have")
+    parts = [{n: at for n, at in each.lines.items() if each is mine or n != RECALLED} for each in before]
+    lines = _joined(parts, " and ".join(each.query.name for each in before) + " have")
     seen = {n: place for each in before for n, place in each.seen.items() if each is mine or n != RECALLED}
     counted = [*(folder / "batches" / unit.name).numbers(), read_history(folder).upto.get(unit.name, 0) - 1]
     batch = max([*(each.batch for each in before), *counted])
@@ -129,10 +131,19 @@ def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
     if stateful and mine is not None:
         (mine.query.spec.checkpoint / "state").copy(checkpoint / "state")
     _border_files(query, unit.name, batch, before)
+    reached, latest = known(spec, batch)
+    written = {way.writer for each in before for way in each.query.spec.logs}
     bases = dict(unit.bases)
     for way in spec.logs:
         if mine is None or way.writer not in {other.writer for other in mine.query.spec.logs} or mine.batch != batch:
-            bases[way.writer] = log_of(folder, spec.topics, way.writer).length() - (batch + 1)
+            log = log_of(folder, spec.topics, way.writer)
+            frontier = frontier_of(way, checkpoint, batch, reached)
+            # Its readers would wait for a source that stands still. A log that was written goes on in its numbers if a
+            # kill comes now.
+            if way.writer not in written and frontier is not None:
+                log.append(log.length(), [], (frontier, latest))
+            bases[way.writer] = log.length() - (batch + 1)
+            log.close()
     return attrs.evolve(unit, saved=saved, bases=bases)
 
 
@@ -150,18 +161,17 @@ def _border_files(query: Query, unit: str, batch: int, before: Sequence[Border])
     All that was known stays in them: after a kill it may be the query before that goes on.
     """
     spec, folder = query.spec, query.spec.folder
-    known: list[dict[str, int]] = [{}, {}]
-    for each in before:
-        for found, frontiers in zip(known, each.frontiers, strict=True):
-            found |= frontiers
+    told, counted = ({n: at for each in before for n, at in each.frontiers[kind].items()} for kind in (0, 1))
+    # A writer that had nothing to tell of event time is told what Spark has counted.
+    reached = {name: max(each[name] for each in (told, counted) if name in each) for name in {**told, **counted}}
     latest = max((each.latest for each in before if each.latest is not None), default=None)
     file = manifest_of(folder, unit, batch)
     empty = {"batch": batch, "host": spec.host, "rows": {}, "counts": {}, "visible": time.time()}
     empty["border"] = not file.exists()
-    file.replace(json.dumps({**empty, **_read(file), "frontiers": known[0], "latest": latest}).encode())
+    file.replace(json.dumps({**empty, **_read(file), "frontiers": reached, "latest": latest}).encode())
     file = report_of(folder, unit, batch)
     empty = {"batch": batch, "start": time.time(), "duration": 0.0, "rows": 0, "counts": {}, "late": {}}
-    file.replace(json.dumps({"durations": {}, **empty, **_read(file), "frontiers": known[1]}).encode())
+    file.replace(json.dumps({"durations": {}, **empty, **_read(file), "frontiers": counted}).encode())
     decided = [decided_last(folder / KNOBS / each.query.name) for each in before]
     if any(each["limits"] or each["windows"] for each in decided):
         whole = {key: {k: v for each in decided for k, v in each[key].items()} for key in ("limits", "windows")}

@@ -204,7 +204,8 @@ def _commit(spec: WriterSpec, batch: Batch, session: SparkSession) -> None:
     manifest = manifest_of(spec.folder, spec.query, batch.number)
     with committing(spec.folder, spec.query, spec.generation):
         for way, (append, _) in zip(spec.logs, batch.appends, strict=True):
-            append(way.base + batch.number, (_frontier(spec, way, batch), batch.reached.latest))
+            frontier = frontier_of(way, spec.checkpoint, batch.number, batch.reached.frontiers)
+            append(way.base + batch.number, (frontier, batch.reached.latest))
         for delivery in delivered:
             delivery.send()
         content = {
@@ -228,12 +229,12 @@ def _commit(spec: WriterSpec, batch: Batch, session: SparkSession) -> None:
         delivery.clear()
 
 
-def _frontier(spec: WriterSpec, way: LogExit, batch: Batch) -> int | None:
-    """Return the frontier of a stream that leaves to a log, behind a batch."""
+def frontier_of(way: LogExit, checkpoint: Place, batch: int, frontiers: Mapping[str, int]) -> int | None:
+    """Return the frontier of a stream that leaves to a log, behind a batch with which others were reached."""
     if way.stateful:
         # What the state still holds comes out when the watermark passes it, a batch later.
-        return watermark(spec.checkpoint, batch.number)
-    return slowest(way.origins, batch.reached.frontiers)
+        return watermark(checkpoint, batch)
+    return slowest(way.origins, frontiers)
 
 
 def slowest(origins: tuple[int, ...], frontiers: Mapping[str, int]) -> int | None:
