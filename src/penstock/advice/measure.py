@@ -43,11 +43,8 @@ def latency(rows: Sequence[Rows]) -> Latency:
 
 def harm(deployment: Deployment, replayed: Mapping[str, Replayed], aims: Aims) -> float:
     """Return the weighted seconds by which queries miss the bound, plus a little for latency below it."""
-    total = 0.0
-    for name, rows in replayed.items():
-        worst = rows.latency.worst
-        total += deployment.jobs[name].weight * (aims.misses(worst) + BESIDE * worst)
-    return total
+    worst = {name: rows.latency.worst for name, rows in replayed.items()}
+    return sum(deployment.jobs[name].weight * (aims.misses(wait) + BESIDE * wait) for name, wait in worst.items())
 
 
 def harm_of(deployment: Deployment, aims: Aims) -> float:
@@ -107,6 +104,5 @@ def crowded(deployment: Deployment, replayed: Mapping[str, Replayed], driver: st
     change = np.concatenate([sign * deployment.jobs[n].wanted(replayed[n].rows) for n in names for sign in (1, -1)])
     order = np.argsort(times, kind="stable")
     wanted, lasts = np.cumsum(change[order])[:-1], np.diff(times[order])
-    there = wanted > 1e-9
     over = wanted > deployment.drivers[driver] + 1e-9
-    return float(lasts[over].sum() / max(lasts[there].sum(), 1e-12))
+    return float(lasts[over].sum() / max(lasts[wanted > 1e-9].sum(), 1e-12))
