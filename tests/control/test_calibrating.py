@@ -304,7 +304,7 @@ def measured(
     """Return what a bench says of an operator that takes 3 ms a row, and reading 1 ms, on a core of the host."""
     known = {name: Slope(0.001, 1e-4, 50) for name in operator.inputs}
     monkeypatch.setattr(bench.kinds, "apply", lambda *_: Rows(0))
-    monkeypatch.setattr(bench, "_apart", lambda *_: 0.0)
+    monkeypatch.setattr(bench, "apart", lambda *_: 0.0)
     monkeypatch.setattr(bench, "slope_of", lambda *_: Slope(0.003, 1e-4, 50))
     frames: Any = {name: Rows(count) for name, count in zip(operator.inputs, rows, strict=True)}
     counts = dict(zip(operator.inputs, rows, strict=True))

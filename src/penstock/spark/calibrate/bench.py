@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
@@ -13,7 +12,7 @@ from penstock.load import OperatorStatistics
 from penstock.load.fitting import Slope, told_apart
 from penstock.network import Operator
 from penstock.spark.calibrate.growth import bounds
-from penstock.spark.calibrate.slope_of import Precision, slope_of
+from penstock.spark.calibrate.slope_of import Precision, apart, slope_of
 from penstock.spark.compile import kinds
 from penstock.spark.compile.blame import blame
 from penstock.spark.compile.sql import computes
@@ -66,7 +65,7 @@ class Bench:
             if each not in self.base and size:
                 brief = attrs.evolve(self.wish, budget=min(self.wish.budget, 1.5))
                 self.base[each] = slope_of([frame], [size], lambda rows: rows[0], brief)
-        slope = slope_of(inputs, sizes, _applied(operator, speed), self.wish, _apart(operator, inputs))
+        slope = slope_of(inputs, sizes, _applied(operator, speed), self.wish, apart(operator, inputs))
         read = [(self.base[each], n / taken) for each, n in zip(given, sizes, strict=True) if each in self.base]
         cost, relative, resolution = told_apart(slope, Slope.mixed(read))
         core = 1.0 if computes(operator) else self.core
@@ -88,18 +87,6 @@ def _span(frame: DataFrame) -> float:
     """Return the seconds between the first and last event time of a frame."""
     low, high = bounds([frame]) or (0.0, 0.0)
     return high - low
-
-
-def _apart(operator: Operator, inputs: Sequence[DataFrame]) -> float:
-    """Return the event time (s) from one copy of the inputs to the next, so that rows of two never meet.
-
-    Each copy is cut into windows as the one before.
-    """
-    if not operator.stateful:
-        return 0.0
-    low, high = bounds(inputs) or (0.0, 0.0)
-    step, reach = operator.step or 1.0, max(operator.window or 0.0, operator.within or 0.0)
-    return step * (math.floor((high - low + reach) / step) + 1)
 
 
 def _selectivity(operator: Operator, sizes: Sequence[int], out: int, span: float) -> tuple[float, ...] | None:

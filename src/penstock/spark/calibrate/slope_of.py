@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -10,6 +11,8 @@ import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
 from penstock.load.fitting import Slope
+from penstock.network import Operator
+from penstock.spark.calibrate.growth import bounds
 
 SPREAD = 5
 """Sizes of a slope are at least this many times apart."""
@@ -26,20 +29,32 @@ class Precision:
     budget: float = 4.0
 
 
+def apart(operator: Operator, inputs: Sequence[DataFrame]) -> float:
+    """Return the event time (s) from one copy of the inputs to the next, so that rows of two never meet.
+
+    Each copy is cut into windows as the one before.
+    """
+    if not operator.stateful:
+        return 0.0
+    low, high = bounds(inputs) or (0.0, 0.0)
+    step, reach = operator.step or 1.0, max(operator.window or 0.0, operator.within or 0.0)
+    return step * (math.floor((high - low + reach) / step) + 1)
+
+
 def slope_of(
     frames: Sequence[DataFrame],
     sizes: Sequence[int],
     build: Callable[[list[DataFrame]], DataFrame],
     wish: Precision,
-    apart: float = 0.0,
+    gap: float = 0.0,
 ) -> Slope:
     """Return seconds per input row: the slope of job time between two sizes, repeated.
 
     The larger size grows until the difference of times is well above the noise of a job, by going over the sample
-    again where it has too few rows, each time so many seconds of event time ``apart`` from the last.
+    again where it has too few rows, each time ``gap`` seconds of event time after the last.
     """
     total = sum(sizes)
-    time_of_copy = F.expr(f"timestamp_micros(unix_micros(__time) + __copy * {round(apart * 1e6)})")
+    time_of_copy = F.expr(f"timestamp_micros(unix_micros(__time) + __copy * {round(gap * 1e6)})")
 
     def spend(rows: float) -> float:
         share = rows / total
