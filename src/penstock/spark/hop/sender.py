@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 LONGEST = 900.0
 """How long (s) a transaction may last, and its batch be on its way: brokers allow so much unless told otherwise."""
 
+STILL = 50.0
+"""Seconds in which something arrives at a broker that is there."""
+
 Delivered: TypeAlias = "Callable[[KafkaError | None, object], None]"
 """What a producer calls when a message has arrived, or has not."""
 
@@ -66,15 +69,22 @@ class Sender:
             raise RuntimeError(f"Kafka did not take a batch of {self.topic}: {failed[0]}")
 
     def _commit(self, deadline: float) -> None:
-        """End the transaction once all has arrived; later than a deadline brokers give it up themselves."""
+        """End the transaction once all has arrived; later than a deadline brokers give it up themselves.
+
+        Whoever wants to stop the query waits meanwhile, so that it is given up as well once nothing arrives any more.
+        """
         from confluent_kafka import KafkaException
 
+        moved = time.monotonic()
         while True:
+            left = len(self.producer)
             try:
                 self.producer.commit_transaction(PATIENCE)
                 break
             except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline:
+                now = time.monotonic()
+                moved = now if len(self.producer) < left else moved
+                if not error.args[0].retriable() or now > min(deadline, moved + STILL):
                     raise
 
     def put(self, partition: int, value: bytes, headers: Mapping[str, int], check: Delivered) -> None:
