@@ -92,7 +92,7 @@ def test_what_waits_in_such_a_folder_is_seen(here: Path, tmp_path: Path) -> None
     queries: Any = [SimpleNamespace(inputs=("one", "two"), spec=SimpleNamespace(checkpoint=Place(str(tmp_path / "q"))))]
     found = not_found(windows(), queries)
     assert found == {"two": absolute("two")}
-    (said,) = unread({}, {}, found)
+    (said,) = unread({}, {}, found, {})
     assert said.startswith("penstock: the source 'two' has found no file at file:///")
     assert said.endswith("write a backslash before those of a name)")
 

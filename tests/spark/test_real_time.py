@@ -319,7 +319,7 @@ def test_a_run_that_ends_with_a_query_that_has_failed_says_so(tmp_path: Path, mo
         handle = SimpleNamespace(exception=lambda: error, isActive=active, stop=lambda: None)
         spec = SimpleNamespace(folder=Place(str(tmp_path)), query="q", generation=1)
         found.unit, found.query = SimpleNamespace(name="q"), SimpleNamespace(spec=spec, name="q")
-        found.handle = handle
+        found.handle, found._then = handle, None
         monkeypatch.setattr(found, "launch", lambda: None)
         monkeypatch.setattr(found, "look", lambda: None)
         return found
