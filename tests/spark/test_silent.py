@@ -92,7 +92,7 @@ def test_a_silent_host_keeps_nobody_from_the_others() -> None:
     still, other = Frozen("h1", thaw), Frozen("h2", thawed, "broken")
     system.asker, system.units, system.growing, system.runners = Asker(0.1), {}, True, {"h1": still, "h2": other}
     system.copies = SimpleNamespace(runners={})
-    system.hosts = {name: SimpleNamespace(alive=lambda name=name: there[name]) for name in there}
+    system.hosts = {name: SimpleNamespace(alive=lambda name=name: there[name], log=None) for name in there}
     begun = time.monotonic()
     assert [system.look() for _ in range(3)] == [(1, 0, 1, 0)] * 3
     assert (still.looked, other.looked) == (0, 3)

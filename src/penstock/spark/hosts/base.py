@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 
@@ -21,6 +23,10 @@ class SparkHost(Protocol):
     @property
     def pid(self) -> int | None:
         """Process id of the JVM, None where it runs elsewhere."""
+
+    @property
+    def log(self) -> Path | None:
+        """What the JVM prints, None where it runs elsewhere."""
 
     def start(self) -> Self:
         """Start the host or reach it; it answers from now on."""

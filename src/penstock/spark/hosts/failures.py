@@ -49,6 +49,11 @@ def known_reason(log: Path, base: Path, port: int | None) -> str | None:
     return None
 
 
+def starved(log: Path) -> bool:
+    """Whether a JVM ended since its heap was full."""
+    return "Terminating due to java.lang.OutOfMemoryError" in tail(log)
+
+
 def refused(error: OSError, name: str, base: Path) -> HostError:
     """Return what to say where the system refuses the host its folder."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -42,6 +42,11 @@ class KeptHost:
         """Process id of the JVM."""
         return self.kept.pid
 
+    @property
+    def log(self) -> Path:
+        """What the JVM and its Python workers print."""
+        return Path(self.kept.token).with_name("server.log")
+
     def start(self) -> Self:
         """Check that it runs.
 

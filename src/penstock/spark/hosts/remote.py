@@ -7,6 +7,7 @@ import re
 import socket
 import urllib.parse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from penstock.errors import HostError, InputError
@@ -37,6 +38,7 @@ class RemoteHost:
     """
 
     pid: int | None = None
+    log: Path | None = None
 
     def __init__(
         self,

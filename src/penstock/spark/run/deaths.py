@@ -8,14 +8,18 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.errors import EngineError, PenstockError
+from penstock.spark.hosts.failures import starved
 
 if TYPE_CHECKING:
     from penstock.spark.hosts.base import SparkHost
 
 
-def died(host: str) -> EngineError:
-    """Return the error for a host that has ended."""
-    return EngineError(f"host {host!r} has died; run the same command again to go on")
+def died(name: str, host: SparkHost) -> EngineError:
+    """Return the error for a host that has ended. What was too much for its memory would come again."""
+    if host.log is not None and starved(host.log):
+        more = "give it more (spark.driver.memory in [spark] conf) and run the same command again to go on"
+        return EngineError(f"host {name!r} has run out of memory in the middle of a batch: {more}")
+    return EngineError(f"host {name!r} has died; run the same command again to go on")
 
 
 def dead(hosts: Mapping[str, SparkHost]) -> list[str]:
@@ -37,7 +41,7 @@ def telling_deaths(hosts: Mapping[str, SparkHost], patience: float = 1.0) -> Ite
         deadline = time.monotonic() + patience
         while True:
             if gone := dead(hosts):
-                raise died(gone[0]) from None
+                raise died(gone[0], hosts[gone[0]]) from None
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

@@ -300,7 +300,7 @@ class System:
             if self._survives(runner.unit.host):
                 return
             if not host.alive():
-                raise died(runner.unit.host) from None
+                raise died(runner.unit.host, host) from None
             if isinstance(wrong, Silent):
                 return
             raise
@@ -391,7 +391,7 @@ class System:
         with self.lock:  # another thread may be about to let copies lead
             gone = next((unit.host for unit in self.units.values() if unit.host in self.down), None)
         if gone is not None:
-            raise died(gone)
+            raise died(gone, self.hosts[gone])
 
     def look_for_dead(self) -> None:
         """Lose the hosts on this machine that have died."""
