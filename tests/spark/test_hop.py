@@ -52,8 +52,7 @@ def limited(patch: pytest.MonkeyPatch, rows: int, piece: int) -> None:
     """Let readers take fewer rows at once, and pieces have fewer."""
     for module in (directory, kafka):
         patch.setattr(module, "READ_ROWS", rows)
-    for module in (directory, pieces):
-        patch.setattr(module, "PIECE_ROWS", piece)
+    patch.setattr(pieces, "PIECE_ROWS", piece)
 
 
 @pytest.fixture(params=["directory", *(pytest.param(f"kafka {n}", marks=pytest.mark.kafka) for n in (1, 3))])
@@ -126,6 +125,23 @@ def test_readers_of_every_kind_get_every_row(make: Make, seed: int, monkeypatch:
     limited(monkeypatch, limit, piece)
     log = make()
     must_bring_every_row(log, rng.integers(0, 10, rng.integers(0, 9)).tolist(), limit, piece)
+    log.close()
+
+
+def test_wide_rows_are_read_in_bounded_steps(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows with much in them count by their bytes, whether a batch is larger than a step or many are smaller."""
+    monkeypatch.setattr("penstock.spark.hop.READ_BYTES", 100_000)
+    for module in (directory, kafka):
+        monkeypatch.setattr(module, "PIECE_BYTES", 25_000)
+    log = make()
+    log.shape = SHAPE.append(pa.field("text", pa.string()))
+    sizes = [200, 1, *[20] * 10]
+    for batch, size in enumerate(sizes):
+        wide = rows(sum(sizes[:batch]), size).append_column("text", pa.array(["x" * 1000] * size))
+        log.write(batch, wide, (batch + 1, None))
+    numbers = [[n for n, _ in taken(batches) if n is not None] for batches, _ in steps(log)]
+    assert [n for step in numbers for n in step] == list(range(sum(sizes)))
+    assert max(map(len, numbers)) <= 125
     log.close()
 
 
@@ -305,11 +321,11 @@ def test_pieces_are_no_larger_than_brokers_take() -> None:
     texts = ["x" * int(size) for size in rng.choice([10, 300_000, 1_500_000], 600, p=[0.96, 0.03, 0.01])]
     texts[100:104] = ["y" * 300_000] * 4
     table = pa.table({"text": texts, "n": range(len(texts))})
-    found = pieces.pieces(table)
+    found = pieces.pieces(table, pieces.PIECE_BYTES)
     assert pa.Table.from_batches(found) == table
     for piece in found:
         assert piece.num_rows == 1 or len(pieces.packed(piece)) <= pieces.PIECE_BYTES + 64
-    assert len(pieces.pieces(table.slice(0, 90).select(["n"]))) == 1
+    assert len(pieces.pieces(table.slice(0, 90).select(["n"]), pieces.PIECE_BYTES)) == 1
 
 
 def test_maps_and_nested_values_cross(make: Make) -> None:

@@ -13,6 +13,7 @@ from penstock.cluster import SparkSettings
 from penstock.errors import EngineError, InputError
 from penstock.network.file import parse_network
 from penstock.spark.calibrate import samples
+from penstock.spark.compile import room
 from penstock.spark.connection import Connection
 from penstock.spark.run import Engine, Outcome, SparkEngine
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
@@ -96,6 +97,27 @@ def test_a_topic_is_its_own_sample(kafka_engine: Engine, broker: Any, monkeypatc
     found = [row.asDict() for row in rows.collect()]
     assert len({row["__id"] for row in found}) == len(found) == 20
     assert {row["n"] for row in found} < set(range(25))
+
+
+def test_a_batch_of_large_messages_has_fewer(
+    kafka_engine: Engine, broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the user sets a limit, a batch has as many messages as have room, by the size of those that are there."""
+    monkeypatch.setattr(room, "ROOM", 100_000)
+    topic, odd, empty = make_topic(broker, "clicks"), make_topic(broker, "odd"), make_topic(broker, "empty")
+    put(broker, topic, [{"user": "x" * 9980, "n": n} for n in range(35)])
+    document = network(topic, raw={"input": "odd", "format": "kafka", "options": {"topic": odd}})
+    del document["operators"]["counts"]
+    run(kafka_engine, document, tmp_path / "run")
+    assert len(take(broker, odd)) == 17
+    made = kafka_engine.prepare(parse_network(document), {"odd": "h1"}, tmp_path / "run")
+    assert made.fitting == {"clicks": 9}
+    assert begun_and_ended(made.place / "checkpoints" / made.fragments[0].name)[1] == 3
+    for change in ({"maxoffsetspertrigger": "7"}, {"subscribe": empty}, {"subscribe": f"{odd},{empty}"}):
+        document["sources"]["clicks"]["options"] = {"subscribe": topic, "startingOffsets": "latest", **change}
+        monkeypatch.setattr(room, "ROOM", 10**12)
+        found = kafka_engine.prepare(parse_network(document), {"odd": "h1"}, tmp_path / "other").fitting
+        assert found == ({"clicks": 1_000_000} if "," in change.get("subscribe", "") else {})
 
 
 def test_only_what_is_missing_is_sent_again(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from sinks_kit import read_json, read_parquet
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import compiler
-from penstock.spark.hop import START, directory
+from penstock.spark.hop import START
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.run import Engine
 from penstock.spark.run.outcome import read_latency
@@ -145,7 +145,7 @@ def test_tasks_read_what_one_process_would(
     """Readers of a log by one process and by several tasks take the same rows and marks; what no head names is none."""
     log = DirectoryLog(Place(str(tmp_path_factory.mktemp("log"))), SHAPE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(directory, "PIECE_ROWS", piece)
+        patch.setattr("penstock.spark.hop.pieces.PIECE_ROWS", piece)
         number = 0
         for batch, parts in enumerate(sizes):
             stored = []

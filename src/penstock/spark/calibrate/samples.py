@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import InputError
 from penstock.network import Network, Source
 from penstock.spark.compile.blame import blame
-from penstock.spark.compile.sources import read_source
+from penstock.spark.compile.sources import read_source, whole
 from penstock.spark.run import scheduled_rates
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.nexmark import ROWS
@@ -119,11 +119,7 @@ def _as_long(samples: Mapping[str, DataFrame], more: Mapping[str, bool]) -> Mapp
 
 def _own(session: SparkSession, source: Source, kafka: Mapping[str, str]) -> tuple[DataFrame, bool]:
     """Return the first rows that a source's folder or topics hold, and whether a folder has more files."""
-    # Where a stream begins in a topic is no matter here, and "latest" is no place to begin.
-    options = {
-        key: value for key, value in source.options.items() if not key.lower().startswith(("starting", "ending"))
-    }
-    rows = read_source(session, attrs.evolve(source, options=options), kafka, batch=True)
+    rows = read_source(session, whole(source), kafka, batch=True)
     if source.format in FILES:
         files = sorted(rows.inputFiles())
         # By this filter Spark opens no other files.

@@ -16,6 +16,7 @@ from penstock.spark.compile.reading import (
     slots_of,
 )
 from penstock.spark.compile.real_time import PromptQuery, Way, compile_prompt
+from penstock.spark.compile.room import fitting
 from penstock.spark.compile.schemas import derive_schemas
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "compile_fragment",
     "compile_prompt",
     "derive_schemas",
+    "fitting",
     "nexmark_options",
     "recalled_of",
     "refuse_limit",

@@ -63,6 +63,8 @@ class Deployment:
         Where a query reads live keep fractions (None: from its host's JVM), and whether they hold by stimulus times.
     pace
         How often hosts begin a batch, and how much of a source one may read.
+    fitting
+        By Kafka source, how many messages a batch has room for, where the user does not say.
     teach
         Whether the run is to tell of the rows between queries in real-time mode.
     """
@@ -89,6 +91,7 @@ class Deployment:
     limits: Place | None = None
     timed: bool = False
     pace: Pace = attrs.field(factory=Pace)
+    fitting: Mapping[str, int] = attrs.field(factory=dict)
     teach: bool = False
 
     @cached_property

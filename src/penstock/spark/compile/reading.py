@@ -98,7 +98,9 @@ def _read(session: SparkSession, deployment: Deployment, query: Fragment, name: 
             reader = reader.options(prefix=topics.prefix, partitions=str(topics.partitions))
             reader = reader.options(**{f"kafka.{key}": value for key, value in topics.client.items()})
         return reader.load()
-    source, most = deployment.network.sources[name], deployment.pace.most(name, query.host)
+    source = deployment.network.sources[name]
+    bounds = (deployment.pace.most(name, query.host), deployment.fitting.get(name))
+    most = min((bound for bound in bounds if bound is not None), default=None)
     if source.scheduled:
         options = {**deployment.schedules[name], "all": str(deployment.everything).lower(), "begin": first}
         options |= {"slots": str(slots), "most": str(most or 0), **_copy(deployment, query, name)}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import attrs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import NumericType, StringType, StructType
 
@@ -70,6 +71,12 @@ def options_of(
     elif not unbounded and family in BOUNDED and not any(key.lower() in given for key in LIMITS[family]):
         options.update([BOUNDED[family]])
     return options
+
+
+def whole(source: Source) -> Source:
+    """Return a source of which all that is there can be read, wherever a stream of it begins."""
+    options = {key: told for key, told in source.options.items() if not key.lower().startswith(("starting", "ending"))}
+    return attrs.evolve(source, options=options)
 
 
 def shared_with(own: Mapping[str, str], kafka: Mapping[str, str]) -> Mapping[str, str]:

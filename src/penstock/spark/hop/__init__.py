@@ -32,11 +32,14 @@ Stored: TypeAlias = "tuple[Document, list[bytes]]"
 Piece = tuple[Any, ...]
 """Where a piece of a batch is, as its log knows it; its rows are the last.
 
-In a folder: batch, file, place in the file; in a topic: partition, offset.
+In a folder: batch, file, place in the file, bytes; in a topic: partition, offset.
 """
 
 READ_ROWS = 200_000
 """Rows that a reader takes at once, unless a single piece of a batch is larger."""
+
+READ_BYTES = 64 << 20
+"""Bytes that a reader takes at once for every `READ_ROWS`, likewise: those of a batch meet in their host's memory."""
 
 PIECE_ROWS = 20_000
 """Rows of a piece, the smallest part that a reader takes."""
@@ -63,11 +66,11 @@ class Hop(Protocol):
     ) -> tuple[list[pa.RecordBatch], Position]:
         """Return what follows a position as record batches, and the position behind.
 
-        Not beyond batch ``until``, and about ``most`` rows, `READ_ROWS` at most.
+        Not beyond batch ``until``, and about ``most`` rows, `READ_ROWS` and `READ_BYTES` at most.
         """
 
     def plan(self, start: Position, until: int | None, most: int) -> tuple[list[Piece], Position]:
-        """Return the pieces that follow a position, about ``most`` rows, and the position behind."""
+        """Return the pieces that follow a position, about ``most`` rows, fewer wide ones, and the position behind."""
 
     def pieces(self, start: Position, end: Position) -> list[Piece]:
         """Return the pieces between two positions."""
@@ -101,6 +104,11 @@ class Hop(Protocol):
 
     def close(self) -> None:
         """Let go of what was opened."""
+
+
+def room(most: int) -> int:
+    """Return how many bytes a reader takes that takes ``most`` rows."""
+    return READ_BYTES * max(1, most // READ_ROWS)
 
 
 def shaped(batch: pa.RecordBatch, shape: pa.Schema) -> pa.RecordBatch:

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, START, Mark, Piece, Position, Stored, mark_row, shaped
+from penstock.spark.hop import READ_ROWS, SILENT, START, Mark, Piece, Position, Stored, mark_row, room, shaped
+from penstock.spark.hop.pieces import pieces
 from penstock.spark.shipped.place import Place
 
 if TYPE_CHECKING:
@@ -23,20 +24,28 @@ if TYPE_CHECKING:
 HEAD = b"penstock.head"
 FILE = re.compile(r"(\d+)(-\w+)?\.arrow")
 
+Sizes = Sequence[tuple[int, int]]
+"""Of each piece in a file its rows and bytes."""
+
+PIECE_BYTES = 8 << 20
+"""Bytes of a piece in a file, unless a single row has more."""
+
 MEMORY = 64
 """Heads that a log remembers."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """What is known of a batch: its mark, and its files with the rows of each of their pieces; '' is the head's own."""
+    """What is known of a batch: its mark, and its files with each piece's rows and bytes; '' is the head's own."""
 
     mark: Mark
-    files: tuple[tuple[str, tuple[int, ...]], ...]
+    files: tuple[tuple[str, Sizes], ...]
 
     def pieces(self, batch: int) -> list[Piece]:
         """Return the batch's pieces, in order."""
-        return [(batch, name, place, rows) for name, counts in self.files for place, rows in enumerate(counts)]
+        return [
+            (batch, name, place, size, rows) for name, sizes in self.files for place, (rows, size) in enumerate(sizes)
+        ]
 
 
 class DirectoryLog:
@@ -68,21 +77,21 @@ class DirectoryLog:
 
     def write(self, batch: int, rows: pa.Table, mark: Mark) -> bool:
         """Append a batch; return False if it is there already (a replay)."""
-        parts = _parts(rows)
-        counts = tuple(part.num_rows for part in parts)
-        return self.file(batch).publish(_packed(rows.schema, parts, Head(mark, (("", counts),) if counts else ())))
+        parts = pieces(rows, PIECE_BYTES)
+        head = Head(mark, (("", _sizes(parts)),) if parts else ())
+        return self.file(batch).publish(_packed(rows.schema, parts, head))
 
     def store(self, batch: int, rows: pa.Table) -> Stored:
         """Store a task's share of a batch in a file of its own; more than one try may do so."""
-        name, parts = f"{batch:012d}-{uuid.uuid4().hex}.arrow", _parts(rows)
+        name, parts = f"{batch:012d}-{uuid.uuid4().hex}.arrow", pieces(rows, PIECE_BYTES)
         (self.folder / name).replace(_packed(rows.schema, parts, None))
-        return {"file": name, "rows": [part.num_rows for part in parts]}, []
+        return {"file": name, "pieces": _sizes(parts)}, []
 
     def append(self, batch: int, stored: Sequence[Stored], mark: Mark) -> bool:
         """Append a batch whose rows tasks have stored; return False if it is there already."""
         import pyarrow as pa
 
-        head = Head(mark, tuple((said["file"], tuple(said["rows"])) for said, _ in stored))
+        head = Head(mark, tuple((said["file"], said["pieces"]) for said, _ in stored))
         return self.file(batch).publish(_packed(pa.schema([]), [], head))
 
     # Reading
@@ -101,18 +110,21 @@ class DirectoryLog:
         output would never come to rest.
         """
         batch, piece, end = start["batch"], start["piece"], start
+        left = room(most)
         found: list[Piece] = []
         known = self.marked(batch - 1)
         while most > 0 and batch != until and (head := self._head(batch)) is not None:
-            pieces = head.pieces(batch)
-            while piece < len(pieces) and most > 0:
-                found.append(pieces[piece])
-                most -= pieces[piece][-1]
+            parts = head.pieces(batch)
+            while piece < len(parts) and most > 0:
+                found.append(parts[piece])
+                *_, size, rows = parts[piece]
+                left -= size
+                most = most - rows if left > 0 else 0
                 piece += 1
-            if piece < len(pieces):
-                return found, {"batch": batch, "piece": piece, "rows": sum(part[-1] for part in pieces[:piece])}
+            if piece < len(parts):
+                return found, {"batch": batch, "piece": piece, "rows": sum(part[-1] for part in parts[:piece])}
             batch, piece = batch + 1, 0
-            if pieces or head.mark[0] != known[0]:
+            if parts or head.mark[0] != known[0]:
                 end, known = self.at(batch), head.mark
         return found, end
 
@@ -120,9 +132,9 @@ class DirectoryLog:
         """Return the pieces between two positions."""
         found = []
         for batch in range(start["batch"], end["batch"] + (end["piece"] > 0)):
-            pieces = self._sure(batch).pieces(batch)
-            last = end["piece"] if batch == end["batch"] else len(pieces)
-            found += pieces[start["piece"] if batch == start["batch"] else 0 : last]
+            parts = self._sure(batch).pieces(batch)
+            last = end["piece"] if batch == end["batch"] else len(parts)
+            found += parts[start["piece"] if batch == start["batch"] else 0 : last]
         return found
 
     def fetch(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
@@ -194,13 +206,12 @@ class DirectoryLog:
                 mark, files = json.loads(_reader(file).schema.metadata[HEAD])
             for old in [*self._heads][: -MEMORY + 1]:
                 del self._heads[old]
-            self._heads[batch] = Head(tuple(mark), tuple((name, tuple(rows)) for name, rows in files))
+            self._heads[batch] = Head(tuple(mark), tuple((name, sizes) for name, sizes in files))
         return self._heads[batch]
 
 
-def _parts(rows: pa.Table) -> list[pa.RecordBatch]:
-    """Return a table's rows as record batches, each a piece."""
-    return [part for part in rows.combine_chunks().to_batches(max_chunksize=PIECE_ROWS) if part.num_rows]
+def _sizes(parts: Sequence[pa.RecordBatch]) -> Sizes:
+    return [(part.num_rows, part.nbytes) for part in parts]
 
 
 def _packed(schema: pa.Schema, parts: Sequence[pa.RecordBatch], head: Head | None) -> pa.Buffer:

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.spark.hop import READ_ROWS, SILENT, START, Mark, Piece, Position, Stored, mark_row, shaped
+from penstock.spark.hop import READ_ROWS, SILENT, START, Mark, Piece, Position, Stored, mark_row, room, shaped
 from penstock.spark.hop.partition import PATIENCE, Message, Partition, Said
-from penstock.spark.hop.pieces import packed, pieces, stimuli
+from penstock.spark.hop.pieces import PIECE_BYTES, packed, pieces, stimuli
 from penstock.spark.hop.sender import Sender
 from penstock.spark.hop.topics import Topics
 
@@ -69,7 +69,7 @@ class KafkaLog:
 
     def store(self, batch: int, rows: pa.Table) -> Stored:
         """Return a task's share of a batch as messages: one producer sends them all, in one transaction."""
-        parts = pieces(rows)
+        parts = pieces(rows, PIECE_BYTES)
         return {"pieces": [{"rows": part.num_rows, **stimuli(part)} for part in parts]}, [*map(packed, parts)]
 
     def append(self, batch: int, stored: Sequence[Stored], mark: Mark) -> bool:
@@ -116,7 +116,7 @@ class KafkaLog:
 
     def _walk(self, start: Position, until: int | None, left: int) -> tuple[list[Message], Position]:
         found: list[Message] = []
-        place = start["batch"], start["piece"]
+        space, place = room(left), (start["batch"], start["piece"])
         # Batches that say nothing are left, but not looked at again.
         here = dict(self._quiet[1] if self._quiet and self._quiet[0] == place else start)
         end, frontier = start, _frontier(self.mark(start))
@@ -128,7 +128,8 @@ class KafkaLog:
                 if message.headers["batch"] != here["batch"] or message.headers["piece"] != here["piece"]:
                     raise RuntimeError(f"{self.topic} has {message.headers} where {here} comes next")
                 found.append(message)
-                left -= message.headers["rows"]
+                space -= len(message.value)
+                left = left - message.headers["rows"] if space > 0 else 0
                 _passed(here, message)
                 here |= {"piece": here["piece"] + 1, "rows": here.get("rows", 0) + message.headers["rows"]}
                 end = dict(here)

@@ -10,27 +10,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PIECE_BYTES = 800_000
-"""Bytes of a piece before they are compressed, unless a single row has more; brokers take a million unless told."""
+"""Bytes of a message before they are compressed, unless a single row has more; brokers take a million unless told."""
 
 
-def pieces(rows: pa.Table) -> list[pa.RecordBatch]:
-    """Return a table's rows as record batches, none too large for a message."""
+def pieces(rows: pa.Table, size: int) -> list[pa.RecordBatch]:
+    """Return a table's rows as record batches, none of more bytes than ``size`` unless a single row has more."""
     if rows.num_rows == 0:
         return []
-    most = max(1, min(PIECE_ROWS, PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)))
+    most = max(1, min(PIECE_ROWS, size * rows.num_rows // max(1, rows.nbytes)))
     parts = rows.combine_chunks().to_batches(max_chunksize=most)
-    return [piece for part in parts if part.num_rows for piece in _halved(part)]
+    return [piece for part in parts if part.num_rows for piece in _halved(part, size)]
 
 
-def _halved(part: pa.RecordBatch) -> list[pa.RecordBatch]:
+def _halved(part: pa.RecordBatch, most: int) -> list[pa.RecordBatch]:
     """Return rows as pieces: where large ones are together, the average tells too little."""
     import pyarrow as pa
 
     size = pa.ipc.get_record_batch_size(part) + part.schema.serialize().size
-    if part.num_rows == 1 or size <= PIECE_BYTES:
+    if part.num_rows == 1 or size <= most:
         return [part]
     middle = part.num_rows // 2
-    return [*_halved(part.slice(0, middle)), *_halved(part.slice(middle))]
+    return [*_halved(part.slice(0, middle), most), *_halved(part.slice(middle), most)]
 
 
 def packed(piece: pa.RecordBatch) -> bytes:

@@ -13,7 +13,7 @@ from penstock.errors import InputError
 from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.real_time import prompt_operators
 from penstock.network import Network
-from penstock.spark.compile import Deployment, check_network, derive_schemas, sheddable
+from penstock.spark.compile import Deployment, check_network, derive_schemas, fitting, sheddable
 from penstock.spark.compile.graph import Graph
 from penstock.spark.hop.logs import log_of
 from penstock.spark.run.folder import epoch_of
@@ -90,6 +90,7 @@ def grown(
         network=whole,
         placement={**now.placement, **placement},
         schemas=schemas,
+        fitting=fitting(engine.sessions[hosts[0]], whole, now.messages),
         schedules=schedules,
         apart=apart,
         real_time=real_time,

@@ -25,6 +25,7 @@ from penstock.spark.compile import (
     check_network,
     check_placement,
     derive_schemas,
+    fitting,
     nexmark_options,
     scheduled_rates,
     sheddable,
@@ -174,7 +175,8 @@ class Engine:
             self._renew()
             with ThreadPoolExecutor(max(1, len(busy))) as pool:
                 speeds = dict(zip(busy, pool.map(self.speeds.of, busy), strict=True))
-            schemas = derive_schemas(self.sessions[used[0]], network, {} if kafka is None else kafka.spark)
+            first, brokers = self.sessions[used[0]], {} if kafka is None else kafka.spark
+            schemas, fits = derive_schemas(first, network, brokers), fitting(first, network, brokers)
         deployment = Deployment(
             network=network,
             placement=dict(placement),
@@ -183,6 +185,7 @@ class Engine:
             speeds=speeds,
             schedules=schedules,
             schemas=schemas,
+            fitting=fits,
             everything=everything,
             live=sheddable(network, real_time) if live else frozenset(),
             about=ways.get("about"),
@@ -338,7 +341,8 @@ class Engine:
         return attrs.evolve(
             deployment,
             network=network,
-            schemas=derive_schemas(next(iter(self.sessions.values())), network, deployment.messages),
+            schemas=derive_schemas(first := next(iter(self.sessions.values())), network, deployment.messages),
+            fitting=fitting(first, network, deployment.messages),
             schedules={**self.schedules(network, deployment.place, skip=deployment.schedules), **deployment.schedules},
             real_time=(real_time := prompt_operators(network, self.cluster.spark)),
             live=sheddable(network, real_time) if deployment.live else deployment.live,
