@@ -58,7 +58,7 @@ def command(
     placement: options.PlacementOption,
     at: Annotated[str, typer.Option("--at", metavar="INLINE", help="Source rates, e.g. clicks=120,bids=300.")],
     wish: TableOptions,
-    json: options.JsonOption = False,
+    answer: options.AnswerOptions,
     plot: Annotated[
         str | None,
         typer.Option(
@@ -92,7 +92,7 @@ def command(
         begun = time.perf_counter()
         document = told(direct(program, cluster, placed, rates), found)
         seconds = time.perf_counter() - begun
-        _show(document | {"seconds": seconds, "lookup": seconds}, graph, json=json)
+        _show(document | {"seconds": seconds, "lookup": seconds}, graph, json=answer.json)
         return
 
     most = _rates(wish.upto, graph, "--upto") if wish.upto else 2 * rates
@@ -112,7 +112,7 @@ def command(
         from penstock.shedding.plot import draw_scores
 
         draw_scores(program, question, rates, plot)
-    _show(document, graph, json=json)
+    _show(document, graph, json=answer.json)
 
 
 def _program(
@@ -144,7 +144,7 @@ def _check(wish: TableOptions) -> None:
 
 
 def _must_fit(wish: TableOptions) -> None:
-    """Refuse what is said of a table that is not made, or to a planner that does not heed it."""
+    """Say what is said of a table that is not made, or to a planner that does not heed it; a budget is refused."""
     from penstock.shedding import PLANNERS
     from penstock.shedding.answer import WITHOUT_TABLE
     from penstock.shedding.planners import BUDGETED
@@ -155,7 +155,10 @@ def _must_fit(wish: TableOptions) -> None:
         )
     for option, heeding in (("upto", PLANNERS), ("error", PLANNERS), ("workload", ["solver-w"]), ("budget", BUDGETED)):
         if getattr(wish, option) != TableOptions._field_defaults[option] and wish.planner not in heeding:
-            raise InputError(f"goes only with --planner {', '.join(heeding)}", at=f"--{option}", hint="leave it out")
+            said = f"goes only with --planner {', '.join(heeding)}"
+            if option == "budget":
+                raise InputError(said, at="--budget", hint="leave it out")
+            common.note(f"note: --{option} {said}: it decides nothing here")
 
 
 def _planned(run: Run, question: Question, rates: Matrix, wish: TableOptions, table: PlanTable | None) -> Document:
