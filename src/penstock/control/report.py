@@ -124,7 +124,8 @@ def unread(
     none = "penstock: the source {!r} has found no file at {}{}"
     said = "messages of the topic {!r} were gone before they were read"
     old = "files of the source {!r} were not read: they are a week older than others (Spark's maxFileAge)"
-    kept = f"penstock: rows that all readers have passed stay in the topics of {', '.join(map(repr, unremoved))}"
+    topics = ", ".join(map(repr, sorted(unremoved)))
+    kept = f"penstock: rows that all readers have passed stay in the topics of {topics}"
     return [
         *(f"penstock: {count} {said.format(topic)}" for topic, count in gone.items()),
         *(f"penstock: {count} {old.format(source)}" for source, count in skipped.items()),
