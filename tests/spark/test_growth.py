@@ -61,7 +61,7 @@ def test_short_samples_tell_nothing(engine: Engine) -> None:
     assert measured_growth(network, {"a": short, "b": short}) == {}
 
 
-@pytest.mark.parametrize("name", ["few", "groups"])
+@pytest.mark.parametrize("name", [pytest.param("few", marks=pytest.mark.slow), "groups"])
 def test_copies_of_a_sample_do_not_meet(engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Where a small sample is gone over again and again, a row meets as many others in a join or window as in it."""
     network = parse_network({"name": "n", "sources": {"a": {}, "b": {}}, "operators": TABLES, "sinks": {}})
