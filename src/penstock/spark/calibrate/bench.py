@@ -12,10 +12,10 @@ from penstock.load import OperatorStatistics
 from penstock.load.fitting import Slope, told_apart
 from penstock.network import Operator
 from penstock.spark.calibrate.growth import bounds
-from penstock.spark.calibrate.slope_of import Precision, apart, slope_of
+from penstock.spark.calibrate.slope_of import COPY, Precision, apart, slope_of
 from penstock.spark.compile import kinds
 from penstock.spark.compile.blame import blame
-from penstock.spark.compile.sql import computes
+from penstock.spark.compile.sql import bracketed, computes, quoted
 
 
 @attrs.frozen
@@ -65,7 +65,9 @@ class Bench:
             if each not in self.base and size:
                 brief = attrs.evolve(self.wish, budget=min(self.wish.budget, 1.5))
                 self.base[each] = slope_of([frame], [size], lambda rows: rows[0], brief)
-        slope = slope_of(inputs, sizes, _applied(operator, speed), self.wish, apart(operator, inputs))
+        slope = slope_of(
+            inputs, sizes, _applied(operator, speed), self.wish, apart(operator, inputs), operator.kind == "join"
+        )
         read = [(self.base[each], n / taken) for each, n in zip(given, sizes, strict=True) if each in self.base]
         cost, relative, resolution = told_apart(slope, Slope.mixed(read))
         core = 1.0 if computes(operator) else self.core
@@ -80,7 +82,14 @@ class Bench:
 
 
 def _applied(operator: Operator, speed: float) -> Callable[[list[DataFrame]], DataFrame]:
-    return lambda rows: kinds.apply(operator, rows, speed)
+    if operator.kind != "join":
+        return lambda rows: kinds.apply(operator, rows, speed)
+    # Else Spark would compare the rows of a key with those of all copies.
+    same = " AND ".join(
+        [bracketed(operator.on or "true"), "=".join(f"{quoted(given)}.{COPY}" for given in operator.inputs)]
+    )
+    copied = attrs.evolve(operator, on=same)
+    return lambda rows: kinds.apply(copied if COPY in rows[0].columns else operator, rows, speed)
 
 
 def _span(frame: DataFrame) -> float:

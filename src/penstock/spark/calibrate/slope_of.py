@@ -20,6 +20,9 @@ SPREAD = 5
 FEWEST, ENOUGH, ROUGH = 3, 5, 0.3
 """Repetitions that a slope takes at least, those that it takes where it is unsure, and the relative error that is."""
 
+COPY = "__copy"
+"""The column that numbers the copies of a sample."""
+
 
 @attrs.frozen
 class Precision:
@@ -47,14 +50,16 @@ def slope_of(
     build: Callable[[list[DataFrame]], DataFrame],
     wish: Precision,
     gap: float = 0.0,
+    numbered: bool = False,
 ) -> Slope:
     """Return seconds per input row: the slope of job time between two sizes, repeated.
 
     The larger size grows until the difference of times is well above the noise of a job, by going over the sample
-    again where it has too few rows, each time ``gap`` seconds of event time after the last.
+    again where it has too few rows, each time ``gap`` seconds of event time after the last; if ``numbered``, its rows
+    tell which time that is.
     """
     total = sum(sizes)
-    time_of_copy = F.expr(f"timestamp_micros(unix_micros(__time) + __copy * {round(gap * 1e6)})")
+    time_of_copy = F.expr(f"timestamp_micros(unix_micros(__time) + {COPY} * {round(gap * 1e6)})")
 
     def spend(rows: float) -> float:
         share = rows / total
@@ -63,8 +68,9 @@ def slope_of(
             if share <= 1:
                 taken.append(frame.limit(max(1, round(size * share))))
             else:
-                copies = frame.sparkSession.range(0, round(share), 1, 1).selectExpr("id AS __copy")
-                taken.append(copies.crossJoin(frame).withColumn("__time", time_of_copy).drop("__copy"))
+                copies = frame.sparkSession.range(0, round(share), 1, 1).selectExpr(f"id AS {COPY}")
+                whole = copies.crossJoin(frame).withColumn("__time", time_of_copy)
+                taken.append(whole if numbered else whole.drop(COPY))
         begin = time.perf_counter()
         build(taken).write.format("noop").mode("overwrite").save()
         return time.perf_counter() - begin
