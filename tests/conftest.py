@@ -160,7 +160,10 @@ def shared(scripts: Any) -> Iterator[tuple[Cluster, Any]]:
     They know Kafka's connector, if it has been fetched.
     """
     from penstock.spark.hosts import start_hosts
+    from penstock.spark.run import speeds
 
+    # Tests ask that delays take time, not how exactly they take what they say.
+    speeds.ROWS = (20, 110)
     jars = (scripts.connector(),) if scripts.fetched() else ()
     cluster = attrs.evolve(CLUSTER, spark=attrs.evolve(CLUSTER.spark, jars=jars))
     with start_hosts(cluster) as hosts:

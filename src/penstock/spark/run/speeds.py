@@ -15,6 +15,12 @@ from penstock.spark.run.asking import asked
 if TYPE_CHECKING:
     from penstock.spark.hosts.base import SparkHost
 
+ROWS = (50, 350)
+"""Rows of a small and of a large job, whose difference is timed; longer ones take longer and vary as much."""
+
+STEPS = 20_000
+"""Steps of the loop for each of them."""
+
 
 class Speeds:
     """The steps of a delay's loop that each host does per second, measured once.
@@ -49,17 +55,17 @@ class Speeds:
 def speed_of(session: SparkSession) -> float:
     """Return how many steps of a delay's loop a warm host does per second (slope of two sizes)."""
 
-    def spend(rows: int, steps: int) -> float:
-        loop = f"aggregate(sequence(1, {steps}), id, (a, x) -> xxhash64(a, x)) <> 42"
+    def spend(rows: int) -> float:
+        loop = f"aggregate(sequence(1, {STEPS}), id, (a, x) -> xxhash64(a, x)) <> 42"
         begin = time.perf_counter()
         session.range(rows).filter(loop).write.format("noop").mode("overwrite").save()
         return time.perf_counter() - begin
 
+    few, many = ROWS
     for _ in range(3):
-        spend(100, 20_000)
+        spend(2 * few)
     slopes = []
     for _ in range(5):
-        # Longer ones take longer and vary as much: it is the core that does.
-        small, large = spend(50, 20_000), spend(350, 20_000)
-        slopes.append((large - small) / (300 * 20_000))
+        small, large = spend(few), spend(many)
+        slopes.append((large - small) / ((many - few) * STEPS))
     return 1 / float(np.median(slopes))
