@@ -17,6 +17,7 @@ from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.shedding import Exact, Question, build_program, build_table
 from penstock.shedding.live import Shed, Shedder
+from penstock.spark.compile.kinds import hashed
 from penstock.spark.run import Engine, Outcome
 from penstock.spark.shipped import turn
 from penstock.workload import Rates, nexmark
@@ -270,3 +271,11 @@ def test_many_streams_of_one_query_are_counted(engine: Engine, tmp_path: Path) -
         assert streams[f"part{k}->out{k}"]["delivered"] == len(rows(tmp_path / "sinks" / f"out{k}"))
     assert streams["part7->out7"]["dropped"] > 0
     assert sum(streams[f"part{k}->out{k}"]["arrived"] for k in range(many)) == 2760
+
+
+def test_what_is_null_tells_rows_apart(engine: Engine) -> None:
+    """Rows that differ only in where something is null have hashes of their own, also within lists and structs."""
+    told = "null, 1", "1, null", "1, 1"
+    rows = ", ".join(f"({a}, array({b}), struct({c}))" for a in told for b in told for c in told)
+    frame = engine.sessions["h1"].sql(f"SELECT * FROM VALUES {rows}")  # noqa: S608
+    assert frame.selectExpr(f"xxhash64({hashed(frame.schema.fields)}) AS h").distinct().count() == len(told) ** 3

@@ -190,12 +190,12 @@ def test_items_of_a_select_list_end_where_their_text_does() -> None:
 
 
 def test_what_spark_cannot_hash_is_hashed_as_text() -> None:
-    """Maps and variants, also inside others, are told by their text."""
+    """Maps, variants and what holds others are told by their text; which columns are null, where several may be."""
     inner = StructType([StructField("v", VariantType())])
-    named = StructType([StructField("variant", StringType())])
-    kinds = {"k": StringType(), "m": MapType(StringType(), StringType()), "v": VariantType(), "s": inner, "t": named}
-    found = hashed([StructField(name, kind) for name, kind in kinds.items()])
-    assert found == "`k`, CAST(`m` AS STRING), to_json(`v`), to_json(`s`), `t`"
+    kinds = {"k": StringType(), "m": MapType(StringType(), StringType()), "v": VariantType(), "s": inner}
+    found = hashed([StructField(name, kind, nullable=name in "k") for name, kind in kinds.items()])
+    assert found == "`k`, CAST(`m` AS STRING), to_json(`v`), to_json(`s`)"
+    assert hashed([StructField(name, StringType()) for name in "ab"]) == "`a`, `b`, isnull(`a`), isnull(`b`)"
 
 
 @given(latency=st.lists(st.floats(0.0, 5000.0), min_size=1, max_size=200))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructField, StructType, VariantType
+from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
 
 from penstock.errors import InputError
 from penstock.files import suggest
@@ -40,15 +40,18 @@ def _seen(frame: DataFrame) -> DataFrame:
 
 
 def hashed(fields: Sequence[StructField]) -> str:
-    """Return columns as arguments of a hash, which takes no maps and no variants."""
-    return ", ".join(map(_hashed, fields))
+    """Return columns as arguments of a hash, which takes no maps and no variants, and passes over nulls."""
+    nullable = [f"isnull({quoted(field.name)})" for field in fields if field.nullable]
+    return ", ".join([*map(_hashed, fields), *(nullable if len(nullable) > 1 else [])])
 
 
 def _hashed(field: StructField) -> str:
     name = quoted(field.name)
     if any(isinstance(kind, VariantType) for kind in types_in(field.dataType)):
         return f"to_json({name})"
-    return f"CAST({name} AS STRING)" if "map<" in field.dataType.simpleString() else name
+    # Of lists and structs with nulls in different places the hashes are the same, and maps have none.
+    nested = isinstance(field.dataType, ArrayType | MapType | StructType)
+    return f"CAST({name} AS STRING)" if nested else name
 
 
 def apply(operator: Operator, inputs: Sequence[DataFrame], speed: float = 0.0, *, needed: bool = False) -> DataFrame:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from penstock.files import Document
 
-FORM = 7
+FORM = 8
 """Of what a run leaves; another version of penstock may have left it otherwise."""
 
 CLAIMED = (
