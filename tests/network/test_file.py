@@ -292,6 +292,9 @@ input = "f_{name}"
     assert read.sources["missing"].schema == str(places["missing"])
 
 
+PAIR = {"kind": "join", "inputs": ("s", "r")}
+
+
 @pytest.mark.parametrize(
     ("wrong", "key"),
     [
@@ -300,13 +303,42 @@ input = "f_{name}"
         ({"cost": (0.01, 0.02)}, "cost"),
         ({"cost": 0.01}, "cost"),
         ({"selectivity": (float("nan"),)}, "selectivity"),
+        ({"emit": "often"}, "emit"),
+        ({"service": "weird"}, "service"),
+        ({"service": "two-point:0:1"}, "service"),
+        ({"kind": "aggregate", "window": 1.0, "slide": 9.0}, "slide"),
+        ({"kind": "aggregate", "window": 0.0}, "window"),
+        ({"kind": "aggregate", "window": -1.0}, "window"),
+        ({"kind": "aggregate", "window": "1 s"}, "window"),
+        ({**PAIR, "within": -0.1}, "within"),
+        ({**PAIR, "counts": (0, 0)}, "window"),
+        ({**PAIR, "counts": (-3, 2)}, "window"),
+        ({**PAIR, "counts": (2,)}, "window"),
+        ({"route": {"t": 1.5, "u": -0.5}}, "route"),
     ],
 )
 def test_operators_made_in_python_are_checked(wrong: dict[str, Any], key: str) -> None:
     """What a file may not say, a network made in Python may not have either."""
     operator = Operator(**{"name": "f", "kind": "filter", "inputs": ("s",), **wrong})
     with pytest.raises(InputError, match=rf"^operators\.f\.{key}: expected"):
-        Network.of("n", [Source(name="s")], [operator])
+        Network.of("n", [Source(name="s"), Source(name="r")], [operator], [Sink(name=n, input="f") for n in "tu"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"inputs": ("s", "r")}, "inputs: a filter has one input, got 2"),
+        ({"kind": "join"}, "inputs: a join has two inputs, got 1"),
+        (PAIR, "the join has no window"),
+        ({**PAIR, "counts": (2, 2), "within": 1.0}, "the join has both 'within' and 'window'"),
+        ({"kind": "aggregate", "slide": 1.0}, "slide: a slide needs a window"),
+    ],
+)
+def test_keys_that_do_not_go_together_are_refused_in_python(wrong: dict[str, Any], told: str) -> None:
+    """What is said twice or half is refused as in a file."""
+    operator = Operator(**{"name": "f", "kind": "filter", "inputs": ("s",), **wrong})
+    with pytest.raises(InputError, match=rf"^operators\.f.*{told}"):
+        Network.of("n", [Source(name="s"), Source(name="r")], [operator])
 
 
 def test_only_files_are_read_for_a_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.files import to_json
 from penstock.network import Network, Operator, Sink, Source, network_document, read_network_document
-from penstock.network.model import KINDS, Growth
+from penstock.network.model import Growth
 
 numbers = st.floats(0, allow_nan=False, allow_infinity=False)
 words = st.none() | st.text(max_size=5)
@@ -33,15 +33,26 @@ sources = [
     )
     for name in ("r", "s")
 ]  # fmt: skip
-operators = having(
-    Operator, name=st.just("o"), kind=st.sampled_from(KINDS), inputs=st.just(("r", "s")), cost=pairs,
-    selectivity=pairs, service=st.text(max_size=5), emit=st.sampled_from(["exact", "chance"]), where=words,
-    select=words, by=st.lists(st.text(max_size=3), max_size=2).map(tuple), window=st.none() | numbers,
-    slide=st.none() | numbers, on=words, within=st.none() | numbers,
-    counts=st.none() | st.tuples(st.integers(1), st.integers(1)), function=words,
-    burn=st.sampled_from(["cpu", "sleep"]), pin=words, route=st.none() | shares, state=st.none() | numbers,
-    growth=st.none() | having(Growth, exponent=numbers, at=numbers), folder=words,
-)  # fmt: skip
+services = st.sampled_from(["constant", "exponential", "gamma:2.5", "two-point:3:0.25"])
+counts = st.tuples(st.integers(1), st.integers(1))
+
+
+def drawn(kind: str, **windows: st.SearchStrategy[Any]) -> st.SearchStrategy[Operator]:
+    """Return operators of a kind that has two inputs."""
+    return having(
+        Operator, name=st.just("o"), kind=st.just(kind), inputs=st.just(("r", "s")), cost=pairs, selectivity=pairs,
+        service=services, emit=st.sampled_from(["exact", "chance"]), where=words, select=words,
+        by=st.lists(st.text(max_size=3), max_size=2).map(tuple), on=words, function=words,
+        burn=st.sampled_from(["cpu", "sleep"]), pin=words, route=st.none() | shares, state=st.none() | numbers,
+        growth=st.none() | having(Growth, exponent=numbers, at=numbers), folder=words, **windows,
+    )  # fmt: skip
+
+
+operators = st.one_of(
+    drawn("join", window=st.none(), slide=st.none(), within=numbers, counts=st.none()),
+    drawn("join", window=st.none(), slide=st.none(), within=st.none(), counts=counts),
+    drawn("union", window=st.floats(1, 9), slide=st.none() | st.floats(0.1, 1), within=st.none(), counts=st.none()),
+)
 sinks = [
     having(Sink, name=st.just(n), input=st.just("o"), weight=numbers, format=words, options=options, host=words)
     for n in ("t", "u")

@@ -276,7 +276,6 @@ def _operator(name: str, document: Document, defaults: Document, folder: str | N
     table = convert({**fitting, **document}, OperatorTable, at)
     inputs = _inputs(table, at)
     window, counts = _windows(table, at)
-    _service(table.service, f"{at}.service")
     if table.function is not None and not re.fullmatch(r"[\w.]+:\w+", table.function):
         raise InputError(f"expected 'module:name', got {table.function!r}", at=f"{at}.function")
     return Operator(
@@ -291,7 +290,7 @@ def _operator(name: str, document: Document, defaults: Document, folder: str | N
         select=_items(table.select) if isinstance(table.select, list) else table.select,
         by=_columns(table.by, f"{at}.by"),
         window=window,
-        slide=None if table.slide is None else _duration(table.slide, f"{at}.slide", positive=True),
+        slide=None if table.slide is None else _duration(table.slide, f"{at}.slide"),
         on=table.on,
         within=None if table.within is None else _duration(table.within, f"{at}.within"),
         counts=counts,
@@ -341,33 +340,17 @@ def _inputs(table: OperatorTable, at: str) -> tuple[str, ...]:
     if (table.input is None) == (table.inputs is None):
         problem = "key 'input' is missing" if table.input is None else "both 'input' and 'inputs' are given"
         raise InputError(problem, at=at, hint='give one of input = "a" and inputs = ["a", "b"]')
-    inputs = (table.input,) if table.input is not None else tuple(table.inputs or ())
-    wanted = {"join": "two inputs", "union": "at least one input"}.get(table.kind, "one input")
-    fits = {"join": len(inputs) == 2, "union": len(inputs) >= 1}.get(table.kind, len(inputs) == 1)
-    if not fits:
-        raise InputError(f"a {table.kind} has {wanted}, got {len(inputs)}", at=f"{at}.inputs")
-    return inputs
+    return (table.input,) if table.input is not None else tuple(table.inputs or ())
 
 
 def _windows(table: OperatorTable, at: str) -> tuple[float | None, tuple[int, int] | None]:
+    """Return the length of an aggregate's windows and the counts of a join's, as both are written ``window``."""
+    if table.window is None:
+        return None, None
     if table.kind != "join":
         if isinstance(table.window, list):
             raise InputError("expected a duration such as '10 seconds', got a list", at=f"{at}.window")
-        if table.slide is not None and table.window is None:
-            raise InputError("a slide needs a window", at=f"{at}.slide")
-        if table.window is None:
-            return None, None
-        window = _duration(table.window, f"{at}.window", positive=True)
-        if table.slide is not None and _duration(table.slide, f"{at}.slide", positive=True) > window:
-            raise InputError("expected a slide of at most the window", at=f"{at}.slide")
-        return window, None
-    if (table.window is None) == (table.within is None):
-        problem = "has no window" if table.window is None else "has both 'within' and 'window'"
-        raise InputError(
-            f"the join {problem}", at=at, hint='give one of within = "10 seconds" and window = [5, 5] (tuples)'
-        )
-    if table.window is None:
-        return None, None
+        return _duration(table.window, f"{at}.window"), None
     if not (isinstance(table.window, list) and len(table.window) == 2):
         raise InputError(
             f"expected two numbers of tuples such as [5, 5], got {table.window!r}",
@@ -375,21 +358,6 @@ def _windows(table: OperatorTable, at: str) -> tuple[float | None, tuple[int, in
             hint='a time window of a join is written within = "10 seconds"',
         )
     return None, (table.window[0], table.window[1])
-
-
-def _service(text: str, at: str) -> None:
-    name, *numbers = text.split(":")
-    wanted = {"constant": 0, "exponential": 0, "gamma": 1, "two-point": 2}
-    try:
-        values = [float(number) for number in numbers]
-        fits = len(values) == wanted[name] and all(math.isfinite(value) and value > 0 for value in values)
-        fits = fits and (name != "two-point" or values[1] < 1)
-    except (KeyError, ValueError):
-        fits = False
-    if not fits:
-        raise InputError(
-            f"expected constant, exponential, gamma:SHAPE or two-point:RATIO:PROBABILITY, got {text!r}", at=at
-        )
 
 
 def _columns(by: str | list[str] | None, at: str) -> tuple[str, ...]:
@@ -420,14 +388,11 @@ def _items(given: list[str]) -> str:
     return ", ".join(f"{item}\n" if "--" in QUOTED.sub("", item) else item for item in given)
 
 
-def _duration(value: str | float, at: str, *, positive: bool = False) -> float:
+def _duration(value: str | float, at: str) -> float:
     try:
-        duration = seconds(value)
+        return seconds(value)
     except InputError as error:
         raise InputError(error.problem, at=at) from None
-    if positive and round(duration * 1e6) < 1:
-        raise InputError(f"expected a duration of at least a microsecond, got {value!r}", at=at)
-    return duration
 
 
 def network_schema() -> Document:

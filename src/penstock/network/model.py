@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from statistics import fmean
@@ -13,8 +12,7 @@ import attrs
 
 from penstock.errors import InputError
 from penstock.files import check_name, suggest
-
-KINDS = ("filter", "map", "union", "join", "aggregate", "delay", "python")
+from penstock.network.checks import check_operator, check_route
 
 
 def _plain(form: str | None) -> str | None:
@@ -199,8 +197,8 @@ class Network:
         Raises
         ------
         InputError
-            If a name is wrong or used twice, an input is unknown, a kind, cost or selectivity means nothing, or the
-            operators form a circle.
+            If a name is wrong or used twice, an input is unknown, an operator means nothing, or the operators form a
+            circle.
         """
         entries, steps, exits = list(sources), list(operators), list(sinks)
         kinds: dict[str, str] = {}
@@ -218,7 +216,7 @@ class Network:
         by_name = {operator.name: operator for operator in steps}
         writers = sorted(source.name for source in entries) + sorted(by_name)
         for operator in steps:
-            _check_values(operator)
+            check_operator(operator)
             for given in operator.inputs:
                 _check_input(given, f"operators.{operator.name}.input", kinds, writers)
             if len(set(operator.inputs)) < len(operator.inputs):
@@ -235,7 +233,7 @@ class Network:
             file,
         )
         for operator in network.operators.values():
-            _check_route(operator, [stream.reader for stream in network.outputs(operator.name)])
+            check_route(operator, [stream.reader for stream in network.outputs(operator.name)])
         return network
 
     def having(self, operators: Iterable[Operator], sinks: Iterable[Sink] | None = None) -> Network:
@@ -368,36 +366,11 @@ def _rebuild(
     return Network.of(name, sources, operators, sinks, file)
 
 
-def _check_values(operator: Operator) -> None:
-    """Refuse what a file's reader would have refused, with more words."""
-    at = f"operators.{operator.name}"
-    if operator.kind not in KINDS:
-        raise InputError(f"expected one of {', '.join(KINDS)}, got {operator.kind!r}", at=f"{at}.kind")
-    for key, values in (("cost", operator.cost), ("selectivity", operator.selectivity)):
-        if values is None:
-            continue
-        fits = isinstance(values, tuple | list) and len(values) == len(operator.inputs)
-        if not (fits and all(math.isfinite(value) and value >= 0 for value in values)):
-            raise InputError(f"expected a finite number >= 0 for each input, got {values}", at=f"{at}.{key}")
-
-
 def _check_input(given: str, at: str, kinds: Mapping[str, str], writers: list[str]) -> None:
     if kinds.get(given) == "sinks":
         raise InputError(f"{given!r} is a sink, which nothing can read", at=at, hint=f"read what {given!r} reads")
     if given not in kinds:
         raise InputError(f"{given!r} is no source or operator", at=at, hint=suggest(given, writers, "known names"))
-
-
-def _check_route(operator: Operator, readers: list[str]) -> None:
-    if operator.route is None:
-        return
-    at = f"operators.{operator.name}.route"
-    if set(operator.route) != set(readers):
-        raise InputError(
-            f"expected the readers {', '.join(readers) or '(none)'}, got {', '.join(sorted(operator.route))}", at=at
-        )
-    if abs(sum(operator.route.values()) - 1) > 1e-9:
-        raise InputError(f"expected shares that add up to 1, got {sum(operator.route.values()):g}", at=at)
 
 
 def _circle(operators: Mapping[str, Operator], left: set[str]) -> list[str]:

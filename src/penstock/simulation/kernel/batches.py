@@ -59,10 +59,8 @@ def room_for(g: Scalars, kind: int, index: int) -> int:
                 return RING
     elif kind == WINDOW:
         unit = units_at(g.units, index)
-        outputs = (
-            panes_at(g.panes, unit.pane + unit.lowest % unit.panes).count * inputs_at(g.inputs, unit.first).selectivity
-            + 2.0
-        )
+        held = panes_at(g.panes, unit.pane + unit.lowest % unit.panes).count
+        outputs = held * inputs_at(g.inputs, unit.first).selectivity * unit.slide / unit.window + 2.0
     elif kind == LINK:
         outputs = 2.0
     elif kind == RELEASE:
