@@ -108,6 +108,29 @@ def test_attached_query_reads_from_then_on():
         assert report["streams"][name]["arrived"] == row["arrived"]
 
 
+@pytest.mark.parametrize(("target", "home"), [("h1", "h2"), ("h2", "h2"), ("h1", "h1")])
+def test_attached_query_reads_what_ends_where_its_writer_was(target, home):
+    """What an operator has begun before it moves reaches a reader attached meanwhile over the link from there."""
+    operators = [
+        Operator(name=name, kind="map", inputs=(given,), cost=(cost,), selectivity=(1.0,))
+        for name, given, cost in (("a", "s", 2.0), ("b", "a", 0.001))
+    ]
+    network = Network.of("n", [Source(name="s")], operators[:1], [Sink(name="a-out", input="a")])
+    more = network.having(operators, [*network.sinks.values(), Sink(name="b-out", input="b")])
+    links = {("h3", "h2"): Link(0.5, 100.0), ("h3", "h1"): Link(0.5, 100.0), ("h1", "h2"): Link(0.25, 100.0)}
+    cluster = Cluster.of([Host(name=f"h{k}") for k in (1, 2, 3)], links=links)
+    engine = SimulationEngine(network, cluster, {"a": "h3"}, Rates.of(1.0, {"s": [0.2] * 20}))
+    engine.wait(1.0)
+    engine.apply(Plan(placement={"a": target}))
+    engine.wait(1.9)
+    engine.apply(Plan(network=more, placement={"b": home}))
+    run_out(engine)
+    report = engine.report()
+    assert report["links"][f"h3->{home}"] == {"sent": 1, "queued": 0}
+    assert report["sinks"]["b-out"]["latency"]["max"] == pytest.approx(2.501)
+    assert report["balanced"]
+
+
 def test_attached_source_begins_at_its_rate():
     """A source that comes with an attached query enters at the rates it was given, from the moment it is attached."""
     network, cluster, placement, rates = small()

@@ -70,6 +70,10 @@ class Maps:
             homes=tuple(new.state.units["host"].tolist()),
         )  # fmt: skip
 
+    def links(self, old: Compiled) -> set[tuple[int, int]]:
+        """Return the pairs of hosts that had links, in new numbers."""
+        return {(int(self.hosts[a]), int(self.hosts[b])) for a, b in old.links}
+
     def control(self, control: Control) -> Control:
         """Return a control in new numbers."""
         host = int(self.hosts[control.host]) if control.host >= 0 else -1
@@ -93,7 +97,8 @@ def _ends(run: Compiled) -> list[tuple[str, int, str]]:
 
 
 def linked(run: Compiled, cluster: Cluster, pairs: set[tuple[int, int]]) -> Compiled:
-    """Return the run with more links; they stay in order, so that the kernel finds them."""
+    """Return the run with these links besides those it has; they stay in order, so that the kernel finds them."""
+    pairs = pairs - set(run.links)
     if not pairs:
         return run
     s = run.state

@@ -21,7 +21,7 @@ from penstock.simulation.busy import busy
 from penstock.simulation.compile import FAIL, MOVE, PAUSE, RECOVER, Compiled, Control, compile_run
 from penstock.simulation.control import apply, set_keep
 from penstock.simulation.gates import entered, held, set_limit, settle
-from penstock.simulation.maps import Maps
+from penstock.simulation.maps import Maps, linked
 from penstock.simulation.options import Arrivals, Options, Recording
 from penstock.simulation.result import Latencies, Series, SimulationResult, assemble
 from penstock.simulation.room import copied, grown
@@ -258,8 +258,9 @@ class Simulation:
         same = {k for k, name in enumerate(network.sources) if _same(self.arrivals, rates, name)}
         maps = Maps.of(self.run, fresh)
         self.pending = [maps.control(control) for control in self.pending]
-        self.run = transplanted(self.run, fresh, maps, cluster, same, self.at)
         self.watch.become(network, cluster, maps)
+        fresh = self.watch.linked(linked(fresh, cluster, maps.links(self.run)))
+        self.run = transplanted(self.run, fresh, maps, same, self.at)
         self._latencies.become(maps.sinks, len(fresh.sinks))
         for rows in self._rows:
             rows["sink"] = maps.sinks[rows["sink"]]

@@ -13,12 +13,11 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Ints, Records
-from penstock.cluster import Cluster
 from penstock.simulation import state as layout
 from penstock.simulation.compile import Compiled, written
 from penstock.simulation.gates import settle
 from penstock.simulation.lists import coming, expect
-from penstock.simulation.maps import Maps, linked
+from penstock.simulation.maps import Maps
 from penstock.simulation.state import (
     ARRIVAL,
     BATCH,
@@ -50,24 +49,18 @@ _CLOCK = (
 )  # fmt: skip
 
 
-def transplanted(
-    old: Compiled, new: Compiled, maps: Maps, cluster: Cluster, same: Collection[int], now: float
-) -> Compiled:
-    """Return the new run with everything that the old one holds.
+def transplanted(old: Compiled, new: Compiled, maps: Maps, same: Collection[int], now: float) -> Compiled:
+    """Return the new run, which has all links of the old one, with everything that the old one holds.
 
     Parameters
     ----------
     maps
         From the old numbers to the new ones.
-    cluster
-        Of the new run.
     same
         New numbers of the sources whose next tuple comes when it would have come anyway.
     now
         The time (s).
     """
-    pairs = {(int(maps.hosts[a]), int(maps.hosts[b])) for a, b in old.links}
-    new = linked(new, cluster, pairs - set(new.links))
     a, b = old.state, new.state
     for names, kind, mine, theirs in (
         (_UNIT, maps.units, a.units, b.units),

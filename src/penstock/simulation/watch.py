@@ -180,13 +180,22 @@ class Watch:
         if not self._changing:
             return run  # all moves were known before, and so were their links
         self._places[unit].add(target)
-        # Also the hosts where neighbours have been: what they began there ends there.
-        pairs: set[tuple[int, int]] = set()
+        return self.linked(run, unit)
+
+    def linked(self, run: Compiled, only: int | None = None) -> Compiled:
+        """Return the run with the links between all hosts where a writer and its reader have been.
+
+        What a writer began on a host ends there. ``only``: the links to and from one unit.
+        """
+        s, pairs = run.state, set[tuple[int, int]]()
         source, writer, readers = written(s)
-        for o in np.flatnonzero((readers >= 0) & ((readers == unit) | (writer == unit))).tolist():
+        touched = readers >= 0
+        if only is not None:
+            touched &= (readers == only) | (writer == only)
+        for o in np.flatnonzero(touched).tolist():
             places = {int(s.sources["host"][source[o]])} if source[o] >= 0 else self._places[writer[o]]
             pairs.update((a, b) for a in places for b in self._places[readers[o]] if a != b and a >= 0)
-        return linked(run, self.cluster, pairs - set(run.links))
+        return linked(run, self.cluster, pairs)
 
     def crossing(self, start: int, end: int, queue: int) -> float:
         """Return how long the queue of a moving operator takes to cross (s), where a policy moved it."""
