@@ -62,7 +62,7 @@ class Reference:
         self.counts = defaultdict(Counter)
         self.number, self.done, self.last = Counter(), Counter(), defaultdict(lambda: -math.inf)
         self.kept, self.panes, self.pending = defaultdict(list), defaultdict(dict), {}
-        self.seen, self.rows, self.events, self.live = Counter(), [], [], 0
+        self.seen, self.rows, self.events, self.live = set(), [], [], 0
         self.gates = {
             (s, reader, stream.port): Tuple(held=[], last=-math.inf, due=False, read=0, stream=stream)
             for s in network.sources
@@ -258,26 +258,26 @@ class Reference:
 
     def deliver(self, t, now):
         count, copies = self.counts[t.stream.name], len(self.copies.get(t.stream.writer, [0]))
-        if copies > 1:
-            self.seen[t.id, t.reader, t.port] += 1
-            if self.seen[t.id, t.reader, t.port] > 1:
-                count["arrived"] -= 1
-                return
+        host, queue = self.place.get(t.reader), math.inf if self.options.queue is None else self.options.queue
+        if host in self.down:
+            count["lost"] += 1
+            return
+        idle = host is not None and None in self.cores[host] and not self.paused[t.reader]
+        full = host is not None and not idle and sum(w.port == t.port for w in self.queue[t.reader]) >= queue
+        if copies > 1 and (t.id, t.reader, t.port) in self.seen:
+            count["arrived"] -= 1
+            return
+        if not full:
+            self.seen.add((t.id, t.reader, t.port))
         if t.reader in self.net.sinks:
             count["delivered"] += 1
             self.rows.append((t.reader, t.stimulus, now))
             return
-        host = self.place[t.reader]
-        if host in self.down:
-            count["lost"] += 1
-            return
         t.enqueued = now
-        if None in self.cores[host] and not self.paused[t.reader]:
+        if idle:
             self.cursor[host] = self.units.index(t.reader) + 1
             self.begin(t, host, self.cores[host].index(None), now)
-        elif sum(w.port == t.port for w in self.queue[t.reader]) >= (
-            math.inf if self.options.queue is None else self.options.queue
-        ):
+        elif full:
             count["dropped"] += 1
         else:
             self.order += 1
@@ -388,16 +388,21 @@ class Reference:
         for j in range(outputs):
             self.put(unit, self.place[unit], mix(((mix(k) ^ salt) + j) & MASK), stimulus, work, now)
 
+    def empty(self, unit):
+        """Take away all that a unit holds, and return its queue."""
+        queue, self.queue[unit], self.panes[unit] = self.queue[unit], [], {}
+        self.pending.pop(unit, None)
+        self.kept[unit, 0], self.kept[unit, 1] = [], []
+        return queue
+
     def control(self, event, host, now, controls):
         if isinstance(event, Failure):
             self.down.add(host)
             lost = [t for t in self.cores[host] if t is not None]
             self.cores[host] = [None] * len(self.cores[host])
             for u in (u for u in self.units if self.place[u] == host):
-                lost += self.queue[u]
-                self.queue[u], self.panes[u] = [], {}
-                self.pending.pop(u, None)
-                self.kept[u, 0], self.kept[u, 1] = [], []
+                lost += self.empty(u)
+            self.seen -= {(t.id, t.reader, t.port) for t in lost}
             waits = lambda kind, what: kind == LINK and what[0][0] == host and what[2] > now  # noqa: E731
             lost += [
                 t for _, kind, _, what in sorted(self.heap, key=lambda e: e[:3]) if waits(kind, what) for t in what[1]
@@ -418,9 +423,9 @@ class Reference:
             self.paused[unit] += 1
             self.place[unit] = host
             if host in self.down:
-                for t in self.queue[unit]:
+                for t in self.empty(unit):
                     self.counts[t.stream.name]["lost"] += 1
-                self.queue[unit] = []
+                    self.seen.discard((t.id, t.reader, t.port))
             pause += self.options.move_time_per_tuple * len(self.queue[unit])
             heapq.heappush(controls, (now + pause, 3, self.units.index(unit), host, unit))
         else:

@@ -321,6 +321,48 @@ def test_replicas_survive_a_failure_without_loss_or_duplicates():
     assert result.balanced
 
 
+def test_a_copy_that_arrives_makes_up_for_one_that_was_lost():
+    """What a slow operator alone gets through a failure of its reader, it gets through beside a faster copy too."""
+    network = chain([0.001, 0.02])
+    links = {("h1", "h3"): Link(0.1, np.inf), ("h2", "h3"): Link(0.5, np.inf)}
+    cluster = Cluster.of([Host(name=f"h{k}") for k in (1, 2, 3)], links=links)
+    options = Options(failures=(Failure("h3", 1.0),), recoveries=(Recovery("h3", 1.2),), drain=True)
+    rates, alone = Rates.constant({"s1": 100}, 3), {"o1.1": "h2", "o1.2": "h3"}
+    found = [
+        run(network, rates, options, hosts=cluster, placement=placement)
+        for placement in (alone, {"o1.1": "h1", "o1.1#2": "h2", "o1.2": "h3"})
+    ]
+    slow, both = (result.trace["stimulus"].tolist() for result in found)
+    assert len(set(both)) == len(both)
+    assert set(slow) < set(both)
+    assert found[1].balanced
+
+
+def test_a_copy_that_finds_room_makes_up_for_one_that_found_none():
+    """A tuple whose first copy a full queue has dropped is delivered by the next one."""
+    cluster = Cluster.of([Host(name=f"h{k}") for k in (1, 2, 3)], links={("h2", "h3"): Link(2.0, np.inf)})
+    placement = {"o1.1": "h1", "o1.1#2": "h2", "o1.2": "h3"}
+    arrivals, options = Arrivals.of([0.0] * 10, "s1"), Options(queue=2, drain=True)
+    result = run(chain([0.0, 0.1]), arrivals, options, hosts=cluster, placement=placement)
+    # Each time one is served and two wait; the three that had come before are not among the later ones.
+    assert (result.latency["count"], result.duplicates) == (6, 3)
+    assert result.balanced
+
+
+@pytest.mark.parametrize(("kind", "window"), [("aggregate", {"window": 1.0}), ("join", {"within": 1.0})])
+def test_what_moves_to_a_host_that_is_down_has_nothing_there(kind, window):
+    """An operator that moves to a failed host loses its windows as it loses its queue."""
+    sources = ("l", "r")[: 1 + (kind == "join")]
+    network = one(kind, sources=sources, selectivity=(1.0,) * len(sources), **{**window, "cost": (0.0,) * len(sources)})
+    options = Options(
+        failures=(Failure("h2", 0.1),), moves=(Move("a", "h2", 0.5),), recoveries=(Recovery("h2", 0.6),), drain=True
+    )
+    arrivals = Arrivals.of([0.2, 0.3, 0.7, 0.8], [sources[0]] * 3 + [sources[-1]])
+    result = run(network, arrivals, options, hosts=2)
+    # Two in the window after the move; of the pairs the one that came together after it.
+    assert result.latency["count"] == (2 if kind == "aggregate" else 1)
+
+
 def test_migration_pauses_the_operator_and_moves_its_queue():
     """The operator starts nothing in [t, t + D); then its queue is served on the new host."""
     options = Options(moves=(Move("a", "h2", 1.0),), move_time=0.5, drain=True)

@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping
 import attrs
 import numpy as np
 
+from penstock.arrays import Ints
 from penstock.cluster import base_name
 from penstock.simulation.busy import unfinished
 from penstock.simulation.compile import FAIL, MOVE, RECOVER, RESUME, Compiled, Control, wire
 from penstock.simulation.gates import open_again, settle
 from penstock.simulation.lists import Tuples, chain, coming, expect, groups, walk
+from penstock.simulation.numbers import mixed
 from penstock.simulation.places import position
+from penstock.simulation.room import hashed
 from penstock.simulation.state import BATCH, COMPLETE, EPSILON, FCFS, KEEP, LINK, RELEASE, ROUND_ROBIN, WINDOW, State
 from penstock.simulation.watch import Watch
 
@@ -104,6 +107,21 @@ def _lose(s: State, n: int) -> None:
     _release(s, n)
 
 
+def _lose_had(s: State, tuples: list[int]) -> None:
+    """Count tuples as lost that had reached their readers: the next copy of one is none of what was here before."""
+    rows = s.nodes[tuples]
+    ends = s.inputs[rows["input"]]
+    some = ends["copies"] > 1
+    pairs = zip(rows["identity"][some].tolist(), ends["key"][some].tolist(), strict=True)
+    keys = np.array([mixed(identity ^ salt) for identity, salt in pairs], np.uint64)
+    gone = (s.seen["count"] > 0) & np.isin(s.seen["key"], keys)
+    if gone.any():
+        s.seen[:] = hashed(s.seen[(s.seen["count"] > 0) & ~gone], s.seen.size)
+        s.g["known"] -= gone.sum()
+    for n in tuples:
+        _lose(s, n)
+
+
 def _waiting(run: Compiled, h: int) -> Tuples:
     """Take everything out of the queue of a host, operators that pause excepted, in the order of arrival."""
     s = run.state
@@ -179,26 +197,14 @@ def _fail(run: Compiled, h: int) -> None:
     """Lose what a host holds: what waits, is in service, or waits for a link, and the state of its operators."""
     s = run.state
     host, now = s.hosts[h], float(s.g["now"][0])
-    for n in _waiting(run, h).tolist():
-        _lose(s, n)
-    for u in np.flatnonzero(s.units["host"] == h).tolist():
-        unit = s.units[u]
-        for n in list(walk(s, int(unit["head"]))):
-            _lose(s, n)
-        unit["head"] = unit["tail"] = -1
-        if unit["panes"]:
-            s.panes["count"][int(unit["pane"]) : int(unit["pane"]) + int(unit["panes"])] = 0
-            unit["pending"] = 0
-        here = s.inputs["unit"] == u
-        s.inputs["waiting"][here] = 0
-        s.inputs["length"][here] = 0
-    for core in s.cores[int(host["core"]) : int(host["core"]) + int(host["cores"])]:
-        if core["node"] >= 0:
-            busy = (now - float(core["start"])) / int(host["cores"])
-            host["busy"] += busy
-            s.units["busy"][s.inputs["unit"][int(s.nodes[int(core["node"])]["input"])]] += busy
-            _lose(s, int(core["node"]))
-            core["node"] = -1
+    cores = s.cores[int(host["core"]) : int(host["core"]) + int(host["cores"])]
+    for core in cores[cores["node"] >= 0]:
+        busy = (now - float(core["start"])) / int(host["cores"])
+        host["busy"] += busy
+        s.units["busy"][s.inputs["unit"][int(s.nodes[int(core["node"])]["input"])]] += busy
+    _lose_had(s, [*_waiting(run, h).tolist(), *cores["node"][cores["node"] >= 0].tolist()])
+    cores["node"] = -1
+    _empty(s, np.flatnonzero(s.units["host"] == h))
     for index in np.flatnonzero(s.links["start"] == h).tolist():
         _strand(s, index, now)
     for n in list(groups(s, int(host["held"]))):
@@ -211,6 +217,19 @@ def _fail(run: Compiled, h: int) -> None:
     host["planned"], host["until"] = 0, min(float(host["until"]), now)
     host["idle"], host["down"] = host["cores"], 1
     _forget(s, h)
+
+
+def _empty(s: State, units: Ints) -> None:
+    """Lose what operators on a host that is down hold: their queues, windows, and what they keep for joins."""
+    _lose_had(s, [n for head in s.units["head"][units].tolist() for n in walk(s, head)])
+    s.units["head"][units] = s.units["tail"][units] = -1
+    for first, count in s.units[["pane", "panes"]][units].tolist():
+        s.panes["count"][first : first + count] = 0
+    s.units["pending"][units] = 0
+    here = np.isin(s.inputs["unit"], units)
+    s.inputs["waiting"][here] = s.inputs["length"][here] = 0
+    events = coming(s)
+    expect(s, events[(events["key"] >> 56 != WINDOW) | ~np.isin(events["index"], units)])
 
 
 def _strand(s: State, index: int, now: float) -> None:
@@ -240,7 +259,6 @@ def _forget(s: State, h: int) -> None:
     core = index - host["core"]
     gone = (kind == COMPLETE) & (core >= 0) & (core < host["cores"])
     gone |= ((kind == BATCH) | (kind == RELEASE)) & (index == h)
-    gone |= (kind == WINDOW) & np.isin(index, np.flatnonzero(s.units["host"] == h))
     expect(s, events[~gone])
 
 
@@ -258,14 +276,9 @@ def _suspend(run: Compiled, u: int, target: int) -> int:
     unit["position"] = position(s.hosts[target], run.state.members, u)
     wire(s, run.links, only=u)
     settle(s)
-    queue = list(walk(s, int(unit["head"])))
     if s.hosts[target]["down"]:
-        for n in queue:
-            s.inputs["waiting"][int(s.nodes[n]["input"])] -= 1
-            _lose(s, n)
-        unit["head"] = unit["tail"] = -1
-        return 0
-    return len(queue)
+        _empty(s, np.array([u]))
+    return sum(1 for _ in walk(s, int(unit["head"])))
 
 
 def _resume(run: Compiled, u: int) -> None:

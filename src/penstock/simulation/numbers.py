@@ -18,6 +18,15 @@ def key(*words: object) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))
 
 
+def mixed(x: int) -> int:
+    """Return the hash of 64 bits that the kernel calls ``mix``."""
+    low = (1 << 64) - 1
+    x = (x + 0x9E3779B97F4A7C15) & low
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & low
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & low
+    return x ^ (x >> 31)
+
+
 @attrs.frozen(eq=False)
 class Numbers:
     """What stands behind the numbers of one run.

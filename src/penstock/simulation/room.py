@@ -30,16 +30,21 @@ def grown(run: Compiled, status: int) -> Compiled:
         s = s._replace(rings=rings)
     elif status == layout.TABLE:
         size = 1 << math.ceil(math.log2(4 * (int(s.g["known"][0]) + need)))
-        table = layout.table(size, layout.SEEN)
-        for entry in s.seen[s.seen["count"] > 0]:
-            at = (int(entry["key"]) >> 11) & (size - 1)
-            while table[at]["count"]:
-                at = (at + 1) & (size - 1)
-            table[at] = entry
-        s = s._replace(seen=table)
+        s = s._replace(seen=hashed(s.seen[s.seen["count"] > 0], size))
     else:
         return run
     return attrs.evolve(run, state=s.addressed())
+
+
+def hashed(entries: Records, size: int) -> Records:
+    """Return a table of what has been seen, with room for ``size`` entries (a power of 2)."""
+    table = layout.table(size, layout.SEEN)
+    for entry in entries:
+        at = (int(entry["key"]) >> 11) & (size - 1)
+        while table[at]["count"]:
+            at = (at + 1) & (size - 1)
+        table[at] = entry
+    return table
 
 
 def copied(state: layout.State) -> layout.State:

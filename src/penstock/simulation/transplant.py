@@ -18,6 +18,7 @@ from penstock.simulation.compile import Compiled, written
 from penstock.simulation.gates import settle
 from penstock.simulation.lists import coming, expect
 from penstock.simulation.maps import Maps
+from penstock.simulation.numbers import mixed
 from penstock.simulation.state import (
     ARRIVAL,
     BATCH,
@@ -221,15 +222,6 @@ def _next_arrival(b: State, index: int, now: float, *, fresh: bool) -> float | N
     here = b.curve[index * (periods + 1) + row]
     time = row * period + max(0.0, float(source["target"]) - float(here["integral"])) / float(here["rate"])
     return max(time, now) if time < float(b.g["input_end"][0]) else None
-
-
-def mixed(x: int) -> int:
-    """Return the hash of 64 bits that the kernel calls ``mix``."""
-    low = (1 << 64) - 1
-    x = (x + 0x9E3779B97F4A7C15) & low
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & low
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & low
-    return x ^ (x >> 31)
 
 
 def _turns(b: State) -> None:

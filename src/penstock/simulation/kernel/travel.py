@@ -31,12 +31,14 @@ _11 = np.uint64(11)
 
 
 @routine
-def _seen(g: Scalars, key: Hash, copies: int) -> bool:
-    """Whether a copy of this tuple was here before; forget it after the last copy."""
+def _seen(g: Scalars, key: Hash, copies: int, mark: bool) -> bool:
+    """Whether a copy of this tuple was here before; forget it after the last copy. ``mark``: remember the first."""
     mask = g.size_seen - 1
     at = np.int64(key >> _11) & mask
     while seen_at(g.seen, at).count != 0 and seen_at(g.seen, at).key != key:
         at = (at + 1) & mask
+    if seen_at(g.seen, at).count == 0 and not mark:
+        return False
     seen_at(g.seen, at).count += 1
     if seen_at(g.seen, at).count == 1:
         seen_at(g.seen, at).key = key
@@ -74,16 +76,26 @@ def plan_batch(g: Scalars, h: int, now: float) -> None:
 
 
 @routine
-def deliver(g: Scalars, n: int, now: float) -> None:
-    """Let a tuple arrive at its reader."""
+def _double(g: Scalars, n: int, mark: bool) -> bool:
+    """Whether a tuple is a copy of one that was here before, which is then taken away."""
     node = nodes_at(g.nodes, n)
     i = inputs_at(g.inputs, node.input)
-    if i.copies > 1 and _seen(g, mix(node.identity ^ i.key), i.copies):
-        i.arrived -= 1
-        g.duplicates += 1
-        free_node(g, n)
-        return
+    if i.copies < 2 or not _seen(g, mix(node.identity ^ i.key), i.copies, mark):
+        return False
+    i.arrived -= 1
+    g.duplicates += 1
+    free_node(g, n)
+    return True
+
+
+@routine
+def deliver(g: Scalars, n: int, now: float) -> None:
+    """Let a tuple arrive at its reader; of its copies the first that is neither lost nor dropped."""
+    node = nodes_at(g.nodes, n)
+    i = inputs_at(g.inputs, node.input)
     if i.sink >= 0:
+        if _double(g, n, True):
+            return
         i.delivered += 1
         row = rows_at(g.rows, g.rowed)
         row.sink, row.stimulus, row.egress = i.sink, node.stimulus, now
@@ -96,8 +108,12 @@ def deliver(g: Scalars, n: int, now: float) -> None:
         i.lost += 1
         free_node(g, n)
         return
+    idle = host.idle > 0 and unit.paused == 0 and host.batch == 0
+    full = not idle and i.waiting >= g.queue
+    if _double(g, n, not full):
+        return
     node.enqueued = now
-    if host.idle > 0 and unit.paused == 0 and host.batch == 0:
+    if idle:
         core = host.core
         while cores_at(g.cores, core).node >= 0:
             core += 1
@@ -105,7 +121,7 @@ def deliver(g: Scalars, n: int, now: float) -> None:
             host.cursor = unit.position + 1 if unit.position + 1 < host.size else 0
         begin(g, n, core, now)
         return
-    if i.waiting >= g.queue:
+    if full:
         i.dropped += 1
         free_node(g, n)
         return
