@@ -18,7 +18,8 @@ def random_case(seed, *, features=True):
     rng = np.random.default_rng(seed)
     pick = lambda *options: options[int(rng.integers(len(options)))]  # noqa: E731
     sources = [
-        Source(name=f"s{k}", arrivals=pick("even", "poisson"), host=pick(None, "h1")) for k in range(pick(1, 2, 3))
+        Source(name=f"s{k}", arrivals=pick("even", "poisson"), host=pick(None, "h1", "h2"))
+        for k in range(pick(1, 2, 3))
     ]
     names, operators = [s.name for s in sources], []
     for k in range(int(rng.integers(1, 8))):

@@ -238,6 +238,8 @@ class Reference:
         salt = mix(math.floor(t.stimulus / window)) if window else t.id
         if keep < 1 and uniform(int(key("stream", stream.name)), salt) >= keep:
             count["dropped"] += 1
+        elif start in self.down:
+            count["lost"] += 1
         elif home is None or start in (None, home):
             self.deliver(t, now)
         elif home in self.down:

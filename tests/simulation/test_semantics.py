@@ -349,6 +349,20 @@ def test_a_copy_that_finds_room_makes_up_for_one_that_found_none():
     assert result.balanced
 
 
+@pytest.mark.parametrize(("home", "limits"), [("h1", {}), ("h2", {}), ("h2", {"s": 1e6})])
+def test_what_enters_at_a_host_that_is_down_is_lost(home, limits):
+    """A source whose host is down sends nothing, to no host and to no sink."""
+    operator = Operator(name="a", kind="map", inputs=("s",), cost=(0.0,), selectivity=(1.0,))
+    ends = [Sink(name="t", input="a"), Sink(name="u", input="s")]
+    network = Network.of("n", [Source(name="s", host="h1")], [operator], ends)
+    options = Options(failures=(Failure("h1", 0.995),), recoveries=(Recovery("h1", 1.995),), limits=limits, drain=True)
+    result = run(network, Rates.constant({"s": 100}, 3), options, hosts=2, placement={"a": home})
+    for stream in ("s->a", "s->u"):
+        assert (result.streams[stream]["arrived"], result.streams[stream]["lost"]) == (300, 100)
+    assert result.balanced
+    assert home == "h1" or result.links["h1->h2"]["sent"] == 200
+
+
 @pytest.mark.parametrize(("kind", "window"), [("aggregate", {"window": 1.0}), ("join", {"within": 1.0})])
 def test_what_moves_to_a_host_that_is_down_has_nothing_there(kind, window):
     """An operator that moves to a failed host loses its windows as it loses its queue."""

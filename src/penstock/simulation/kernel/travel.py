@@ -191,6 +191,11 @@ def _kept(g: Scalars, o: int, identity: Hash, stimulus: float) -> bool:
 def _send(g: Scalars, o: int, n: int, start: int, now: float) -> None:
     """Bring a tuple from a host (-1: from outside) to its reader; readers on one host share a crossing."""
     i = inputs_at(g.inputs, nodes_at(g.nodes, n).input)
+    if start >= 0 and hosts_at(g.hosts, start).down > 0:
+        # Only sources send from a host that is down: what enters there is lost.
+        i.lost += 1
+        free_node(g, n)
+        return
     if i.unit < 0 or start < 0 or units_at(g.units, i.unit).host == start:
         deliver(g, n, now)
         return
