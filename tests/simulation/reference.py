@@ -351,6 +351,7 @@ class Reference:
         else:
             own, other, within = self.kept[unit, t.port], self.kept[unit, 1 - t.port], operator.within
             if operator.counts is None:
+                within += EPSILON
                 self.last[unit, t.port] = max(self.last[unit, t.port], t.stimulus)
                 for kept, port in ((own, 1 - t.port), (other, t.port)):
                     while kept and kept[0].stimulus + within < self.last[unit, port]:

@@ -97,6 +97,16 @@ def test_time_join_pairs_within_the_window():
     assert result.trace["stimulus"].tolist() == [0.5, 1.5, 2.0]
 
 
+@pytest.mark.parametrize("scale", [1.0, 10.0, 0.1, 3.0])
+@pytest.mark.parametrize("distance", [3, 7, 11])
+def test_times_at_the_edge_of_the_window_match(scale, distance):
+    """Tuples whose times differ by just the window are pairs, whatever binary fractions say of the difference."""
+    network = one("join", sources=("l", "r"), within=0.1 * distance * scale, selectivity=(1.0, 1.0), cost=(0.0, 0.0))
+    result = run(network, Rates.constant({"l": 10 / scale, "r": 10 / scale}, 20 * scale, scale))
+    near = [min(199, k + distance) - max(0, k - distance) + 1 for k in range(200)]
+    assert result.latency["count"] == sum(near)
+
+
 def test_time_join_follows_the_load_model():
     """Its rate is selectivity times 2 W r1 r2, as the load model says, with windows that outgrow their first room."""
     network = one("join", sources=("l", "r"), within=1.0, selectivity=(0.1, 0.1), cost=(1e-5, 1e-5))

@@ -114,7 +114,8 @@ def _served(row: Records, operator: Operator, port: int) -> int:
     if operator.counts is not None:
         row["capacity"] = operator.counts[port]
     else:
-        row["capacity"], row["within"] = _RING, operator.within or 0.0
+        # Times of equal distance differ by the last digits of rounding.
+        row["capacity"], row["within"] = _RING, (operator.within or 0.0) + layout.EPSILON
     return int(row["capacity"])
 
 
