@@ -571,6 +571,8 @@ def test_a_queued_tuple_takes_few_bytes():
         (lambda: run(one(), Rates.constant({"s": 1}, 1), Options(keep={"s->b": 0.5})), "no stream"),
         (lambda: run(one(), Rates.constant({"x": 1}, 1)), "no source"),
         (lambda: run(one(cost=None), Rates.constant({"s": 1}, 1)), "no cost"),
+        (lambda: run(one(selectivity=(1e25,)), Rates.constant({"s": 1}, 1)), r"a\.selectivity: .* at most 1e\+11"),
+        (lambda: run(one(selectivity=(9e10,)), Rates.constant({"s": 1}, 1)), "tuples at once"),
     ],
 )
 def test_bad_input_is_one_clear_error(make, message):

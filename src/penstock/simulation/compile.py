@@ -210,6 +210,13 @@ def _dropped_whole(network: Network, stream: Stream, keep: Mapping[str, float]) 
 
 def _check_ends(network: Network, cluster: Cluster) -> None:
     network.check_costs()
+    for operator in network.operators.values():
+        if max(operator.selectivity or (1.0,)) > MOST:
+            raise InputError(
+                f"expected at most {MOST:g} tuples for each, got {max(operator.selectivity or ()):g}",
+                file=network.file,
+                at=f"operators.{operator.name}.selectivity",
+            )
     for source in network.sources.values():
         if source.host is not None and source.host not in cluster.hosts:
             raise InputError(f"{source.host!r} is no host of the cluster", at=f"sources.{source.name}.host")

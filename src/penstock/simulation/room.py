@@ -8,14 +8,35 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Records
+from penstock.errors import InputError
 from penstock.simulation import state as layout
 from penstock.simulation.compile import Compiled
 
+_MOST = 1 << 32
+"""Tuples that no event may put out at once, whatever memory the system promises."""
+
 
 def grown(run: Compiled, status: int) -> Compiled:
-    """Return the run with more room where the kernel asked for it."""
+    """Return the run with more room where the kernel asked for it.
+
+    Raises
+    ------
+    InputError
+        If no memory holds what the run has at once.
+    """
+    try:
+        return _grown(run, status)
+    except MemoryError:
+        raise InputError(
+            "more tuples at once than memory holds", hint="lower rates or selectivities, or bound queues"
+        ) from None
+
+
+def _grown(run: Compiled, status: int) -> Compiled:
     s = run.state
     need = int(s.g["need"][0])
+    if need > _MOST:
+        raise MemoryError
     if status == layout.POOL:
         s = s._replace(nodes=_longer(s.nodes, max(2 * s.nodes.size, s.nodes.size + need)))
     elif status == layout.ROWS and (s.rows.size < (1 << 16) or need > s.rows.size):

@@ -20,6 +20,9 @@ DONE, CONTROL, POOL, ROWS, RING, TABLE, LOG, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7
 EPSILON = 1e-9
 """Slack of exact accumulation: 100 tuples at 0.29 are 29, whatever binary fractions say."""
 
+MANY = 1e15
+"""Tuples beyond which no count of those that need room at once is exact; no memory holds them."""
+
 
 def _lines(fields: list[tuple[str, str]]) -> np.dtype[np.void]:
     """Return a record type that fills whole cache lines of 64 bytes; all fields have 8 bytes."""

@@ -27,6 +27,7 @@ from penstock.simulation.state import (
     JOIN,
     LINK,
     LOG,
+    MANY,
     POOL,
     RELEASE,
     RING,
@@ -65,7 +66,7 @@ def room_for(g: Scalars, kind: int, index: int) -> int:
         outputs = 2.0
     elif kind == RELEASE:
         outputs = hosts_at(g.hosts, index).outputs + 1.0
-    g.need = int(outputs * g.fan) + 8
+    g.need = int(min(outputs * g.fan, MANY)) + 8
     if g.size_nodes - g.used < g.need:
         return POOL
     if g.size_rows - g.rowed < g.need:
