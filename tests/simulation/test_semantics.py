@@ -573,6 +573,8 @@ def test_a_queued_tuple_takes_few_bytes():
         (lambda: run(one(cost=None), Rates.constant({"s": 1}, 1)), "no cost"),
         (lambda: run(one(selectivity=(1e25,)), Rates.constant({"s": 1}, 1)), r"a\.selectivity: .* at most 1e\+11"),
         (lambda: run(one(selectivity=(9e10,)), Rates.constant({"s": 1}, 1)), "tuples at once"),
+        (lambda: Recording(sample=0.0), "sample"),
+        (lambda: Recording(sample=-1.0), "sample"),
     ],
 )
 def test_bad_input_is_one_clear_error(make, message):

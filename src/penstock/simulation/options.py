@@ -214,6 +214,10 @@ class Recording:
     most: int | None = None
     progress: Callable[[float], None] | None = None
 
+    def __attrs_post_init__(self) -> None:
+        if self.sample is not None and not self.sample > 0:
+            raise InputError(f"expected a time > 0 s between samples, got {self.sample:g}", at="sample")
+
 
 @attrs.frozen(eq=False)
 class Arrivals:
