@@ -21,6 +21,8 @@ from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.shedding import Exact, Question, build_program, build_table
 from penstock.simulation import Arrivals, Failure, MicroBatch, Move, Options, Recording, Recovery, Shed, simulate
+from penstock.simulation import result as result_module
+from penstock.simulation.result import Latencies
 from penstock.simulation.state import ARRIVAL, COMPLETE
 from penstock.workload import Rates
 
@@ -523,6 +525,17 @@ def test_same_seed_same_bytes_in_another_process():
         for salt in ("1", "2")
     }
     assert len(outputs) == 1
+
+
+def test_quantiles_of_many_results_lie_among_them(monkeypatch):
+    """Where results are counted by bins, results without latency have none, and equal ones have theirs."""
+    monkeypatch.setattr(result_module, "EXACT", 10)
+    found = Latencies(2)
+    for _ in range(20):
+        found.add(np.array([0, 0, 1, 1], np.int32), np.array([0.0, 7.3e-6, 7.3e-6, 7.3e-6]))
+    assert found.summary(0)["p50"] == 0.0
+    assert found.summary(0)["p99"] == pytest.approx(7.3e-6, rel=1e-4)
+    assert found.summary(1)["p50"] == found.summary(1)["p99"] == 7.3e-6
 
 
 def test_samples_change_nothing():

@@ -21,6 +21,7 @@ from penstock.simulation.watch import Moved
 EXACT = 1 << 22
 """Up to so many sink tuples the quantiles are exact; beyond, to the relative width of a bin."""
 _BINS = 1 << 13  # per factor of 2: relative width 1e-4
+_NONE = -(1 << 24)  # the bin of results without latency, below all others
 
 
 class Latencies:
@@ -34,6 +35,7 @@ class Latencies:
         self._kept = 0
         self._bounds = np.zeros(0, np.int64)
         self._bins: list[dict[int, int]] | None = None
+        self._min = np.full(sinks, np.inf)  # of what is counted in bins
 
     def add(self, sinks: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         """Add the latencies (s) of tuples at sinks."""
@@ -58,9 +60,9 @@ class Latencies:
 
     def become(self, places: NDArray[np.int64], count: int) -> None:
         """Make room for more sinks; ``places`` says which number each of the present ones has from now on."""
-        for name in ("_count", "_sum", "_max"):
+        for name, nothing in (("_count", 0), ("_sum", 0.0), ("_max", 0.0), ("_min", np.inf)):
             before = getattr(self, name)
-            grown = np.zeros(count, before.dtype)
+            grown = np.full(count, nothing, before.dtype)
             grown[places] = before
             setattr(self, name, grown)
         self._labelled()
@@ -73,7 +75,10 @@ class Latencies:
 
     def _bin(self, sinks: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         assert self._bins is not None  # noqa: S101
-        places = np.round(np.log2(np.maximum(values, 1e-12)) * _BINS).astype(np.int64)
+        np.minimum.at(self._min, sinks, values)
+        places = np.full(len(values), _NONE)
+        some = values > 0
+        places[some] = np.round(np.log2(values[some]) * _BINS)
         for sink in np.unique(sinks).tolist():
             table = self._bins[sink]
             found, counts = np.unique(places[sinks == sink], return_counts=True)
@@ -115,9 +120,9 @@ class Latencies:
                     merged[place] = merged.get(place, 0) + number
             places = np.array(sorted(merged))
             running = np.cumsum([merged[place] for place in places.tolist()])
-            p50, p99 = (
-                2.0 ** (places[np.searchsorted(running, q * (count - 1), side="right")] / _BINS) for q in (0.5, 0.99)
-            )
+            found = places[[np.searchsorted(running, q * (count - 1), side="right") for q in (0.5, 0.99)]]
+            middle = np.where(found == _NONE, 0.0, np.exp2(found / _BINS))
+            p50, p99 = np.clip(middle, self._min[which].min(), self._max[which].max()).tolist()
         return {
             "mean": float(self._sum[which].sum()) / count,
             "p50": float(p50),
