@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
@@ -112,19 +112,30 @@ def test_rates_have_exactly_the_sources() -> None:
         rates.check(["a", "b", "c"])
 
 
-@given(st.lists(st.lists(st.floats(0, 1e6), min_size=3, max_size=3), min_size=2, max_size=20), st.floats(0.01, 100))
+def test_every_source_has_a_rate_for_every_period() -> None:
+    """A source with fewer or more rates than the others is named."""
+    with pytest.raises(InputError, match=r"rates\.s: expected as many rates as 'r' has, 1, got 2"):
+        Rates.of(1.0, {"s": [1, 2], "r": [1]})
+
+
+@given(
+    st.lists(st.lists(st.floats(0, 1e6), min_size=3, max_size=3), min_size=2, max_size=20),
+    st.floats(0.01, 100),
+    st.sampled_from([0.0, 1.7e9]),
+)
+@example([[1.0] * 3] * 20, 1 / 3, 1.7e9)
 @settings(max_examples=50)
 def test_written_rates_read_back(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[list[float]], period: float
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[float]], period: float, start: float
 ) -> None:
     """A rates file that penstock writes reads back as the same rates."""
     path = tmp_path_factory.mktemp("rates") / "r.csv"
-    rates = Rates.of(period, {f"s{k}": [row[k] for row in rows] for k in range(3)})
+    rates = Rates.of(period, {f"s{k}": [row[k] for row in rows] for k in range(3)}, start)
     rates.write_csv(path)
     again = read_rates(path)
-    assert again.sources == rates.sources
-    assert again.period == pytest.approx(period, rel=1e-9)
-    np.testing.assert_allclose(again.values, rates.values, rtol=1e-11)
+    assert (again.sources, again.start) == (rates.sources, start)
+    assert again.period == pytest.approx(period, rel=1e-9, abs=np.spacing(start))
+    np.testing.assert_array_equal(again.values, rates.values)
 
 
 def test_some_sources_and_joined_tables() -> None:

@@ -40,7 +40,12 @@ class Rates:
     def of(cls, period: float, values: Mapping[str, ArrayLike], start: float = 0.0) -> Rates:
         """Build from one series per source; sources are ordered by name."""
         names = tuple(sorted(values))
-        table = np.array([np.asarray(values[name], dtype=float) for name in names], dtype=float)
+        series = [np.asarray(values[name], dtype=float) for name in names]
+        for name, each in zip(names, series, strict=True):
+            if each.shape != series[0].shape:
+                wanted = f"as many rates as {names[0]!r} has, {series[0].size}"
+                raise InputError(f"expected {wanted}, got {each.size}", at=f"rates.{name}")
+        table = np.array(series)
         table.setflags(write=False)
         if table.ndim != 2 or table.shape[1] == 0:
             raise InputError("expected at least one period of rates")
@@ -122,8 +127,8 @@ class Rates:
         with atomic(path) as file:
             file.write(",".join(("time", *self.sources)) + "\n")
             for p in range(self.periods):
-                row = (self.start + p * self.period, *self.values[:, p])
-                file.write(",".join(f"{value:.12g}" for value in row) + "\n")
+                row = (self.start + p * self.period, *self.values[:, p].tolist())
+                file.write(",".join(repr(value).removesuffix(".0") for value in row) + "\n")
 
 
 def read_rates(given: str | os.PathLike[str], duration: float = 60.0, period: float = 1.0) -> Rates:
