@@ -154,3 +154,11 @@ def test_evening_out_lowers_the_squares(seed):
     code.evened(given, goal, np.arange(5), 10**6)
     assert squares(after) <= squares(where) + 1e-9
     assert (arrays.host_mean(after) <= np.maximum(limit, arrays.host_mean(where)) + 1e-9).all()
+
+
+def test_hosts_that_are_just_full_are_placed():
+    """Where all that comes in an interval is what all hosts together can do, there is an answer."""
+    course = np.array([[3.0, 1.0], [1.0, 3.0]] * 2)
+    within, latency = judged(Arrays.of(np.tile(course / 4.0, 2), np.ones(2)))
+    assert within
+    assert latency == 0.0

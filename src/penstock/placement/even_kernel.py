@@ -23,6 +23,8 @@ TURNS = 400
 """Other hosts that each host is swapped with, at most."""
 NEAR = 0.02
 """Least distance from the goal, as a share of it, that an interval is weighed by."""
+LEAST = 1e-6
+"""Least such distance in periods: where all hosts together are just full, the goal and the distance from it are 0."""
 
 
 episode = njit(**INNER)(plain_episode)
@@ -114,7 +116,7 @@ def _weigh(given: Loads, spans: Ints, goal: float, rows: Array) -> None:
         for o in range(m):
             rows[o, k] = _total(given.load[o, first:end]) * given.period
         shared = _total(rows[:, k]) / capacity - (end - first) * given.period
-        far = max(1.25 * goal - shared, NEAR * goal)
+        far = max(1.25 * goal - shared, NEAR * goal, LEAST * given.period)
         for o in range(m):
             rows[o, k] /= far
     # The mean counts less: it only keeps hosts from filling up.
