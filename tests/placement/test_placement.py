@@ -605,3 +605,9 @@ def test_what_first_fit_leaves_over_is_packed_anew():
     assert answer.over == ()
     with pytest.raises(Infeasible, match="short by"):
         place(Problem(model, Cluster.uniform(1), None, {}), "economical", rng())
+
+
+def test_a_steady_operator_beside_a_large_one_has_no_correlation():
+    """What rounding leaves of a large series is not taken for the course of a small steady one."""
+    arrays = Arrays.of(np.array([[0.15, 0.85, 0.25, 0.55], [7e-6] * 4]), np.ones(1))
+    assert objective.value(arrays, np.zeros(2, np.int64), "potential", Weights(0.0, 1.0, 0.0)) == 0.0

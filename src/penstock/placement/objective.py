@@ -121,13 +121,12 @@ def potential(arrays: Arrays, where: Ints, weights: Weights, penalty: float = 20
     Load counts all operators of the host; correlation is with the others on the host, 0 where there is none or no
     variance; network adds each link that an operator sends on once. Delays are in seconds.
     """
-    total = arrays.host_load(where)
     load = load_potential(arrays.host_mean(where), arrays.usable, penalty)
     energy = weights.load * float(load[where].sum())
     if weights.correlation:
-        energy += weights.correlation * sum(
-            correlation(arrays.load[index], total[host] - arrays.load[index]) for index, host in enumerate(where)
-        )
+        for host in np.unique(where):
+            inside = arrays.load[where == host]
+            energy += weights.correlation * sum(map(correlation, inside, _others(inside)))
     if weights.network and arrays.delay is not None:
         pull = tension(arrays, traffic(arrays, where))
         used = {
@@ -141,6 +140,17 @@ def potential(arrays: Arrays, where: Ints, weights: Weights, penalty: float = 20
 
 @attrs.frozen
 class Row:
+def _others(load: Floats) -> Floats:
+    """Return for each row the sum of the others.
+
+    Of the sum of all less the row, rounding would remain where the others are flat.
+    """
+    before, after = np.zeros_like(load), np.zeros_like(load)
+    before[1:] = np.cumsum(load[:-1], axis=0)
+    after[:-1] = np.cumsum(load[:0:-1], axis=0)[::-1]
+    return before + after
+
+
     """One objective: its value for a placement, and a lower bound over all placements where one is known."""
 
     value: Callable[[Arrays, Ints, Weights], float]
