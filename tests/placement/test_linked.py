@@ -230,3 +230,16 @@ def test_what_a_source_sends_crosses_once_for_all_its_readers(name):
         energies[host] = 4.0 * sum(count[h] * load[h] for h in load) + (host == "h1") * max(1.0, used)
     assert answer.placement["w"] == min(energies, key=energies.__getitem__) == "h1"
     assert answer.value == pytest.approx(energies["h1"])
+
+
+def test_moves_pay_by_the_latency_with_links():
+    """What moves cost is weighed against the latency with links, whichever step would make them."""
+    cut = Placement({"o1.1": "h1", "o1.2": "h2", "o2.1": "h1", "o2.2": "h2"})
+    whole = Placement(dict.fromkeys(cut, "h1"))
+    burst = np.array([100.0, 100.0, 300.0, 0.0])
+    for name, delay, before, cost in (("mace-climb", 0.1, cut, 1000.0), ("correlation", 5.0, whole, 0.01)):
+        model = load_model(chains([[1e-3, 1e-3]] * 2), problems.rates({"s1": burst, "s2": burst}))
+        cluster = Cluster.of(Cluster.uniform(2).hosts.values(), Link(delay, 1e6))
+        terms = Terms(measure="latency", move_cost=cost)
+        answer = place(Problem(model, cluster, before), name, np.random.default_rng(0), terms)
+        assert answer.moved == ()

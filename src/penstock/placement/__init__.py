@@ -20,7 +20,7 @@ from penstock.placement.climb import MaceClimb
 from penstock.placement.correlation import Connected, Correlation, EvenlyRandom, LargestFirst, Pairwise, Random
 from penstock.placement.economical import Economical, Replicated
 from penstock.placement.exact import Exact
-from penstock.placement.linked import check_least, improved, linked_latency, matters, whole
+from penstock.placement.linked import check_least, improved, linked_latency, matters, trials, whole
 from penstock.placement.moving import worthwhile
 from penstock.placement.objective import OBJECTIVES, Weights
 from penstock.placement.potential import Potential
@@ -234,25 +234,26 @@ def place(
     solve = (terms.divided or Divided()).of(algorithm(name, **parameters))
     again, apart = copy.deepcopy(rng), row.replicas == "apart"
 
+    links = matters(problem, measure)
+
     def worth(given: Arrays, where: Ints) -> float:
-        return objective.value(given, where, measure, weights)
+        return linked_latency(held, given, where) if links else objective.value(given, where, measure, weights)
 
     def decide(lift: float) -> Ints:
-        lifted = attrs.evolve(arrays, lift=lift)
         # Every further trial begins with the same random numbers.
-        where = _within(lifted, solve, rng if lift == 1.0 else copy.deepcopy(again), apart)
-        return worthwhile(lifted, where, worth, terms.move_cost, apart=apart) if terms.move_cost else where
+        return _within(attrs.evolve(arrays, lift=lift), solve, rng if lift == 1.0 else copy.deepcopy(again), apart)
 
-    if terms.soft:
-        where, feasible = decide(math.inf), False
-    else:
-        where, feasible = _allowed(decide, measure) if terms.overload else (decide(1.0), True)
-    links = matters(problem, measure)
+    where, lift = _decided(decide, terms, measure)
+    feasible = lift == 1.0
     if links and row.minimises:
         seconds: float | None = parameters.get("seconds")  # type: ignore[assignment]
         alone, where = where, improved(held, arrays, where, quotas=feasible, seconds=seconds)
         if row.proves:
             check_least(held, arrays, alone, where)
+    if terms.move_cost:
+        lifted = attrs.evolve(arrays, lift=lift, bandwidth=None if terms.overload else arrays.bandwidth)
+        more = {"most": trials(held)} if links else {}
+        where = worthwhile(lifted, where, worth, terms.move_cost, apart=apart, **more)
     short_links = over_link(arrays, where)
     if short_links and not terms.overload and not apart and (kept := _within_links(arrays)) is not None:
         where, short_links = kept, []
@@ -267,7 +268,7 @@ def place(
     return Answer(
         placement=placement,
         objective=measure,
-        value=linked_latency(held, arrays, where) if links else worth(arrays, where),
+        value=worth(arrays, where),
         bound=whole_bound(arrays, tight) if tight else objective.bound(arrays, measure),
         moved=moved,
         moved_load=float(sum(load[operator] for operator in moved)),
@@ -301,8 +302,8 @@ def _within_links(arrays: Arrays) -> Ints | None:
     return where if fits(arrays, where) and not over_link(arrays, where) else None
 
 
-def _allowed(decide: Callable[[float], Ints], measure: str) -> tuple[Ints, bool]:
-    """Return a placement within the quotas and True, or else the best one without them and False.
+def _decided(decide: Callable[[float], Ints], terms: Terms, measure: str) -> tuple[Ints, float]:
+    """Return a placement and the factor on quotas that it was decided with: 1 where they can be kept, else infinite.
 
     Fewest hosts mean nothing without quotas: there all are lifted by the least factor that is enough, to 1 %.
 
@@ -311,11 +312,15 @@ def _allowed(decide: Callable[[float], Ints], measure: str) -> tuple[Ints, bool]
     Infeasible
         If something else than quotas stands in the way.
     """
+    if terms.soft:
+        return decide(math.inf), math.inf
     try:
-        return decide(1.0), True
+        return decide(1.0), 1.0
     except Infeasible:
+        if not terms.overload:
+            raise
         if measure != "hosts":
-            return decide(math.inf), False
+            return decide(math.inf), math.inf
     low, high = 1.0, 2.0
     while True:
         try:
@@ -331,7 +336,7 @@ def _allowed(decide: Callable[[float], Ints], measure: str) -> tuple[Ints, bool]
             found, high = decide(middle), middle
         except Infeasible:
             low = middle
-    return found, False
+    return found, high
 
 
 def _tunable(row: Row) -> set[str]:

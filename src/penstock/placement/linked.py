@@ -26,6 +26,16 @@ EVERY, MOVES = 20_000, 2_000
 WORK = 60_000_000
 """Streams and hosts times periods that are looked at while single moves are tried: some seconds."""
 
+TRIED = 6_000_000
+"""The same while moves that cost something are taken back, each of which is measured in full."""
+
+
+def trials(problem: Problem) -> int:
+    """Return how many placements may be measured one by one."""
+    model = problem.model
+    each = (len(model.network.streams) + len(problem.cluster.hosts)) * int(model.load.shape[1])
+    return max(1, TRIED // max(each, 1))
+
 
 def matters(problem: Problem, measure: str) -> bool:
     """Whether links count in an objective beside the hosts."""
