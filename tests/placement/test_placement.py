@@ -611,3 +611,12 @@ def test_a_steady_operator_beside_a_large_one_has_no_correlation():
     """What rounding leaves of a large series is not taken for the course of a small steady one."""
     arrays = Arrays.of(np.array([[0.15, 0.85, 0.25, 0.55], [7e-6] * 4]), np.ones(1))
     assert objective.value(arrays, np.zeros(2, np.int64), "potential", Weights(0.0, 1.0, 0.0)) == 0.0
+
+
+@pytest.mark.parametrize("level", [0.9, 2.5])
+def test_soft_quotas_bound_the_fewest_hosts(level):
+    """Fewest hosts are asked for within quotas, soft or not: without them one host would do for everything."""
+    problem = problems.filters(level, replicas=1, hosts=3)
+    soft = place(problem, "economical", rng(), Terms(overload=True, soft=True))
+    assert soft == place(problem, "economical", rng(), Terms(overload=True))
+    assert len(set(soft.placement.values())) > 1

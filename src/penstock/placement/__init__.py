@@ -305,19 +305,20 @@ def _within_links(arrays: Arrays) -> Ints | None:
 def _decided(decide: Callable[[float], Ints], terms: Terms, measure: str) -> tuple[Ints, float]:
     """Return a placement and the factor on quotas that it was decided with: 1 where they can be kept, else infinite.
 
-    Fewest hosts mean nothing without quotas: there all are lifted by the least factor that is enough, to 1 %.
+    Fewest hosts mean nothing without quotas: there all are lifted by the least factor that is enough, to 1 %, and only
+    where they cannot be kept, also where they are soft.
 
     Raises
     ------
     Infeasible
         If something else than quotas stands in the way.
     """
-    if terms.soft:
+    if terms.soft and measure != "hosts":
         return decide(math.inf), math.inf
     try:
         return decide(1.0), 1.0
     except Infeasible:
-        if not terms.overload:
+        if not (terms.overload or terms.soft):
             raise
         if measure != "hosts":
             return decide(math.inf), math.inf
