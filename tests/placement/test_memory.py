@@ -13,16 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cluster import Cluster, read_cluster
+from penstock.cluster import Cluster, Host, Link, read_cluster
 from penstock.errors import Infeasible, InputError
 from penstock.load import load_model
 from penstock.load.statistics import parse_statistics
-from penstock.network import Network
+from penstock.network import Network, Operator, Sink, Source
 from penstock.placement import ALGORITHMS, Problem, Terms, objective, place
 from penstock.placement.base import as_arrays
 from penstock.placement.repair import fits, repaired
 from penstock.placement.verify import faults
 from penstock.units import size, size_text
+from penstock.workload import Rates
 
 _spec = importlib.util.spec_from_file_location("placement_problems", Path(__file__).with_name("problems.py"))
 problems = importlib.util.module_from_spec(_spec)
@@ -151,3 +152,13 @@ def test_files_say_memory_and_state(tmp_path: Path) -> None:
     network = known.complete(problems.filters(0.5, 1).model.network)
     assert network.operators["o1.1"].state == 4096
     assert known.document()["operators"]["o1.1"]["state"] == 4096
+
+
+def test_exact_names_the_link_that_is_short_and_no_state() -> None:
+    """Where hosts have room for all state, what stands in the way of every placement is a link."""
+    steps = [Operator(name=n, kind="map", inputs=(before,), cost=(0.007,), state=1.0) for before, n in ("sa", "ab")]
+    network = Network.of("n", [Source(name="s")], steps, [Sink(name="t", input="b")])
+    cluster = Cluster.of([Host(name="h1", memory=100.0), Host(name="h2", memory=100.0)], Link(0.0, 10.0))
+    problem = Problem(load_model(network, Rates.constant({"s": 100.0})), cluster)
+    with pytest.raises(Infeasible, match="link h1->h2 carries 100 of 10"):
+        place(problem, "exact", np.random.default_rng(0))

@@ -26,6 +26,7 @@ from penstock.placement import (
     algorithm,
     as_arrays,
     distribute,
+    exact,
     faults,
     objective,
     place,
@@ -35,6 +36,7 @@ from penstock.placement.correlation import average_correlation, greedy_plainly, 
 from penstock.placement.distribute import Given, greedy, improve
 from penstock.placement.domains import Domains
 from penstock.placement.economical import Replicated
+from penstock.placement.exact import Exact
 from penstock.placement.grouping import groups, together
 from penstock.placement.potential import Potential
 from penstock.workload import Rates
@@ -620,3 +622,21 @@ def test_soft_quotas_bound_the_fewest_hosts(level):
     soft = place(problem, "economical", rng(), Terms(overload=True, soft=True))
     assert soft == place(problem, "economical", rng(), Terms(overload=True))
     assert len(set(soft.placement.values())) > 1
+
+
+@pytest.mark.parametrize("measure", OBJECTIVES)
+def test_exact_pauses_where_it_goes_on(measure, monkeypatch):
+    """A search in small parts, between which signals are heard, finds what one in a single part does."""
+    problem = problems.drawn(3, hosts=3, operators=6, level=0.8)
+    whole = place(problem, "exact", rng(), Terms(measure=measure))
+    monkeypatch.setattr(exact, "CHUNK", 200)
+    assert place(problem, "exact", rng(), Terms(measure=measure)) == whole
+
+
+def test_exact_refuses_by_what_its_steps_take():
+    """With many periods fewer placements can be tried in the same time: a network is too large sooner."""
+    load = np.random.default_rng(0).uniform(0.0, 0.5, (9, 5))
+    solve = Exact(limit=1_000_000)
+    assert len(solve(Arrays.of(load, np.full(3, 0.9)), rng())) == 9
+    with pytest.raises(InputError, match="too many to try all placements"):
+        solve(Arrays.of(np.repeat(load, 1000, axis=1), np.full(3, 0.9)), rng())

@@ -15,6 +15,10 @@ from penstock.placement.verify import over_link
 from penstock.units import size_text
 
 GOALS = ("latency", "balance", "hosts", "potential")
+STEP = 50
+"""What a step takes besides the numbers that it looks at, in such numbers."""
+CHUNK = 100_000_000
+"""Numbers between two pauses, in which the program hears signals: tenths of a second."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,16 +32,19 @@ class Exact:
     weights
         Of the objective ``potential``.
     limit
-        Steps after which the network is called too large.
+        Numbers (of hosts, and of their periods where the objective asks for them) that are looked at until the
+        network is called too large: some tens of seconds.
     """
 
     objective: str = "latency"
     weights: measure.Weights = attrs.field(factory=measure.Weights)
-    limit: int = 500_000_000
+    limit: int = 10_000_000_000
 
     def __attrs_post_init__(self) -> None:
         if self.objective not in GOALS:
             raise InputError(f"expected one of {', '.join(GOALS)}, got {self.objective!r}", at="--objective")
+        if self.limit < 1:
+            raise InputError(f"expected at least 1 number, got {self.limit}", at="--limit")
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
@@ -64,31 +71,41 @@ class Exact:
             arrays.writer, arrays.reader, arrays.rate, arrays.shared, arrays.senders, delay, bandwidth
         )
         none = -np.inf if bound is None else bound
-        aim = code.Aim(GOALS.index(self.objective), weights, 20.0, none, self.limit)
-        least, steps = code.search(problem, streams, aim, best, least)
-        if steps >= self.limit:
-            raise InputError(
-                f"{m} operators on {n} hosts are too many to try all placements", at="--algorithm",
-                hint="take mace-climb or correlation",
-            )  # fmt: skip
+        each = self._numbers(arrays)
+        aim = code.Aim(GOALS.index(self.objective), weights, 20.0, none, max(min(CHUNK, self.limit) // each, 1))
+        now, left = code.begun(problem, aim.goal), self.limit
+        while now.at[0] >= 0:
+            if left <= 0:
+                raise InputError(
+                    f"{m} operators on {n} hosts are too many to try all placements", at="--algorithm",
+                    hint="take mace-climb or correlation",
+                )  # fmt: skip
+            least, steps = code.search(problem, streams, aim, now, best, least)
+            left -= steps * each
         if not np.isfinite(least):
-            if arrays.state is not None:
-                raise Infeasible(
-                    "no placement is within all quotas and memories: operators keep "
-                    f"{size_text(float(arrays.state.sum()))} of state"
-                )
             raise self._short(arrays, rng)
         return best
 
+    def _numbers(self, arrays: Arrays) -> int:
+        """Return about how many numbers each step of the search looks at."""
+        m, n = len(arrays.names), len(arrays.hosts)
+        rows = {"latency": n, "potential": m * m}.get(self.objective, 0)
+        return STEP + n + rows * int(arrays.load.shape[1])
+
     def _short(self, arrays: Arrays, rng: np.random.Generator) -> Infeasible:
         """Return the answer no, with what is short: links, where hosts alone have room."""
-        if arrays.bandwidth is None:
+        if arrays.bandwidth is not None:
+            try:
+                where = self(attrs.evolve(arrays, bandwidth=None), rng)
+            except Infeasible as error:
+                return error
+            return Infeasible("; ".join(over_link(arrays, where)))
+        if arrays.state is None:
             return short(arrays)
-        try:
-            where = self(attrs.evolve(arrays, bandwidth=None), rng)
-        except Infeasible as error:
-            return error
-        return Infeasible("; ".join(over_link(arrays, where)))
+        return Infeasible(
+            "no placement is within all quotas and memories: operators keep "
+            f"{size_text(float(arrays.state.sum()))} of state"
+        )
 
 
 def _alike(arrays: Arrays) -> Ints:

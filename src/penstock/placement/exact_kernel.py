@@ -46,13 +46,29 @@ class Streams(NamedTuple):
 
 
 class Aim(NamedTuple):
-    """What is least: the objective, its weights and penalty, what no placement is below, and the most steps."""
+    """What is least: the objective, its weights and penalty, what no placement is below, and steps until a pause."""
 
     goal: int
     weights: Array
     penalty: float
     bound: float
     limit: int
+
+
+class State(NamedTuple):
+    """Where a search is, changed in place, so that it goes on where it was left.
+
+    By depth ``host`` (m + 1, n, k), the hosts' loads, and ``late``, ``level`` and ``kept`` (m + 1, n); of now ``used``
+    (n,), ``where`` (m,) and the depth ``at`` (1,), which is negative once all has been tried.
+    """
+
+    host: Array
+    late: Array
+    level: Array
+    kept: Array
+    used: Ints
+    where: Ints
+    at: Ints
 
 
 class Carried(NamedTuple):
@@ -63,36 +79,35 @@ class Carried(NamedTuple):
     used: Ints
 
 
+def begun(problem: Problem, goal: int) -> State:
+    """Return the state of a search that begins."""
+    m, d = problem.load.shape
+    n = len(problem.capacity)
+    host = np.zeros((m + 1, n, d)) if goal == LATENCY else np.zeros((1, 1, 1))
+    late, level, kept = np.zeros((3, m + 1, n))
+    return State(host, late, level, kept, np.zeros(n, np.int64), np.full(m, -1, np.int64), np.zeros(1, np.int64))
+
+
 @njit(cache=True)
-def search(problem: Problem, streams: Streams, aim: Aim, best: Ints, least: float) -> tuple[float, int]:
+def search(problem: Problem, streams: Streams, aim: Aim, state: State, best: Ints, least: float) -> tuple[float, int]:
     """Find the placement of least value below ``least``; ``best`` is filled where one is found.
 
-    Returns the least value and the number of steps, which is the limit where the search was cut short.
+    Returns the least value and the number of steps; the search may go on where ``state.at`` is not negative.
     """
     load, mean, capacity, fixed = problem.load, problem.mean, problem.capacity, problem.fixed
+    host, late, level, kept, used, where = state.host, state.late, state.level, state.kept, state.used, state.where
     m, d = load.shape
     n = len(capacity)
-    host = np.zeros((m + 1, n, d)) if aim.goal == LATENCY else np.zeros((1, 1, 1))
-    late = np.zeros((m + 1, n))
-    level = np.zeros((m + 1, n))
-    kept = np.zeros((m + 1, n))
-    used = np.zeros(n, np.int64)
-    where = np.full(m, -1, np.int64)
-    at = 0
+    at = state.at[0]
     steps = 0
     tiny = 1e-12
-    while at >= 0:
-        if at == m or steps >= aim.limit:
-            if at == m:
-                value = _value(problem, streams, aim, where, Carried(late[at], level[at], used))
-                if value < least - tiny * max(1.0, abs(least) if least < np.inf else 1.0):
-                    least = value
-                    best[:] = where
-                    if least <= aim.bound + tiny:
-                        return least, steps
-            if steps >= aim.limit:
-                return least, steps
-            at -= 1
+    while at >= 0 and steps < aim.limit:
+        if at == m:
+            value = _value(problem, streams, aim, where, Carried(late[at], level[at], used))
+            if value < least - tiny * max(1.0, abs(least) if least < np.inf else 1.0):
+                least = value
+                best[:] = where
+            at = at - 1 if least > aim.bound + tiny else -1
             if at >= 0:
                 used[where[at]] -= 1
             continue
@@ -133,6 +148,7 @@ def search(problem: Problem, streams: Streams, aim: Aim, best: Ints, least: floa
             at -= 1
             if at >= 0:
                 used[where[at]] -= 1
+    state.at[0] = at
     return least, steps
 
 
