@@ -640,3 +640,38 @@ def test_exact_refuses_by_what_its_steps_take():
     assert len(solve(Arrays.of(load, np.full(3, 0.9)), rng())) == 9
     with pytest.raises(InputError, match="too many to try all placements"):
         solve(Arrays.of(np.repeat(load, 1000, axis=1), np.full(3, 0.9)), rng())
+
+
+@pytest.mark.parametrize("colouring", ["first-fit", "minimal"])
+def test_copies_keep_within_memory(colouring):
+    """Super-operators go where their state fits, and hosts of one size are not alike where their memories differ."""
+    load, state = np.full((6, 4), 0.01), np.full(6, 3.0)
+    base = np.repeat(np.arange(3), 2)
+    names = tuple(f"{o}{copy}" for o in "abc" for copy in ("", "#2"))
+    memory = np.array([2.0, 7.0, 7.0, 7.0])
+    arrays = attrs.evolve(Arrays.of(load, np.ones(4)), names=names, base=base, state=state, memory=memory)
+    where = Replicated(colouring=colouring)(arrays, rng())
+    assert np.bincount(where, minlength=4).tolist() == [0, 2, 2, 2]
+
+
+@pytest.mark.parametrize("name", ["economical-replicated", "economical-replicated-minimal"])
+@pytest.mark.parametrize("theta", [0.5, 1.0])
+def test_copies_stay_where_they_were(name, theta):
+    """Copies that are held where no super-operator had them stay there."""
+    problem = problems.filters(0.1, replicas=2, hosts=4)
+    first, second, third = problem.model.network.operators
+    before = {first: "h1", f"{first}#2": "h2", second: "h1", f"{second}#2": "h2", third: "h3", f"{third}#2": "h4"}
+    problem = attrs.evolve(problem, previous=Placement(before))
+    answer = place(problem, name, rng(), Terms(theta=theta))
+    assert {third, f"{third}#2"}.isdisjoint(answer.moved)
+    assert theta < 1.0 or dict(answer.placement) == before
+
+
+def test_the_fewest_hosts_for_many_copies_are_looked_for_within_steps():
+    """More super-operators than Python nests calls are coloured, no worse than by first fit."""
+    count, copies = 1200, 2
+    base = np.repeat(np.arange(count), copies)
+    names = tuple(f"o{o}{copy}" for o in range(count) for copy in ("", "#2"))
+    arrays = attrs.evolve(Arrays.of(np.full((count * copies, 1), 1e-3), np.full(9, 0.9)), names=names, base=base)
+    first, least = (Replicated(colouring=way, limit=5000)(arrays, rng()) for way in ("first-fit", "minimal"))
+    assert len(np.unique(least)) <= len(np.unique(first))

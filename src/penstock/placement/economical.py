@@ -77,10 +77,16 @@ class Replicated:
         groups = [
             np.array([row[int(bases[(j + c) % count]), c + 1] for c in range(copies)], np.int64) for j in range(count)
         ]
-        problem = Colouring(arrays, groups)
-        hosts, stuck = problem.first_fit()
-        if self.colouring == "minimal":
-            hosts = problem.minimal(hosts, copies, self.limit)
+        hosts = None
+        # Copies that stay may be on different hosts, or leave no room beside them: then each goes by itself.
+        for most in (1, 0) if (arrays.fixed >= 0).any() else (1,):
+            groups = [part for group in groups for part in _parts(arrays, group, most)]
+            problem = Colouring(arrays, groups)
+            hosts, stuck = problem.first_fit()
+            if self.colouring == "minimal":
+                hosts = problem.minimal(hosts, copies, self.limit)
+            if hosts is not None:
+                break
         if hosts is None:
             names = tuple(arrays.names[index] for index in groups[stuck])
             load = float(arrays.mean[groups[stuck]].sum())
@@ -94,3 +100,9 @@ class Replicated:
         for group, host in zip(groups, hosts, strict=True):
             where[group] = host
         return where
+
+
+def _parts(arrays: Arrays, group: Ints, most: int) -> list[Ints]:
+    """Return a super-operator, or its copies one by one where they have to stay on more than so many hosts."""
+    hosts = set(arrays.fixed[group].tolist()) - {-1}
+    return [group] if len(hosts) <= most else list(group[:, None])

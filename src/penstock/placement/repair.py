@@ -15,14 +15,14 @@ LOOKS, ALIKE = 30_000, 64
 
 def fits(arrays: Arrays, where: Ints) -> bool:
     """Whether no host carries more than it may, nor keeps more state than it can hold."""
-    need, limit = _resources(arrays)
+    need, limit = resources(arrays)
     return bool((_level(need, where, len(limit)) <= limit).all())
 
 
 def repaired(arrays: Arrays, where: Ints) -> Ints | None:
     """Return a placement within all quotas and memories that is near the given one, or None where none was found."""
     where = where.copy()
-    need, limit = _resources(arrays)
+    need, limit = resources(arrays)
     level = _level(need, where, len(limit))
     movable = arrays.fixed < 0
     for _ in range(4 * len(where) + 16):
@@ -51,7 +51,7 @@ class _State(NamedTuple):
     movable: Bools
 
 
-def _resources(arrays: Arrays) -> tuple[Floats, Floats]:
+def resources(arrays: Arrays) -> tuple[Floats, Floats]:
     """Return what operators need and what hosts have, arrays (m, r) and (n, r): load, and state where it is bounded."""
     need, limit = arrays.mean[:, None], arrays.limit[:, None]
     if arrays.state is not None and arrays.memory is not None:
