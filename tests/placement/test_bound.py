@@ -46,3 +46,8 @@ def test_near_the_bound_where_the_divided_load_is_not():
         value = objective.latency(arrays, MaceClimb(restarts=2)(arrays, np.random.default_rng(0)))
     assert value > 1.1 * objective.latency_bound(arrays)
     assert value <= 1.03 * whole_bound(arrays, 20)
+
+
+def test_nothing_to_place_waits_for_nothing():
+    """Of a network without operators the bound is 0."""
+    assert whole_bound(Arrays.of(np.zeros((0, 4)), np.ones(2))) == 0.0

@@ -76,6 +76,8 @@ def whole_bound(arrays: Arrays, nodes: int = NODES) -> float:
         Linear programs that may be solved; each takes some hundredths of a second, or tenths with thousands of
         operators of which no two have the same course.
     """
+    if not arrays.names:
+        return 0.0
     parts = _parts(arrays)
     cuts = [_latest(arrays.load.sum(axis=0), float(arrays.capacity.sum()))]
     first = tuple(Bin(kind, int(hosts)) for kind, hosts in enumerate(parts.count))
