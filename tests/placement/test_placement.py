@@ -555,10 +555,12 @@ def test_copies_are_not_grouped():
         place(problems.filters(0.3), "economical", rng(), Terms(divided=Divided(least=0.1)))
 
 
-def test_copies_are_not_placed_by_domains():
+@pytest.mark.parametrize("divided", [Divided(domains=2), Divided(overlap=0.5)])
+def test_copies_are_not_placed_by_domains(divided):
     """Copies of an operator must be apart, which domains do not see: the two together are refused."""
-    with pytest.raises(InputError, match="domains"):
-        place(problems.filters(0.3), "economical", rng(), Terms(divided=Divided(domains=2)))
+    for name in ("economical", "economical-replicated"):
+        with pytest.raises(InputError, match="domains"):
+            place(problems.filters(0.3), name, rng(), Terms(divided=divided))
 
 
 def test_groups_keep_the_hosts_of_ends_and_all_state():

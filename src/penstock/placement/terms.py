@@ -89,10 +89,9 @@ class Terms:
             raise InputError("a move is from where an operator was", at="--move-cost", hint="pass --previous")
         if self.divided is not None and self.divided.least and problem.replicas > 1:
             raise InputError("copies of an operator cannot be in one group", at="--group-below")
-        if self.divided is not None and self.divided.domains != 1 and problem.replicas > 1:
-            raise InputError(
-                "copies of an operator cannot be kept apart in domains", at="--domains", hint="leave it out"
-            )
+        if self.divided is not None and problem.replicas > 1 and (self.divided.domains != 1 or self.divided.overlap):
+            at = "--domains" if self.divided.domains != 1 else "--overlap"
+            raise InputError("copies of an operator cannot be kept apart in domains", at=at, hint="leave it out")
 
 
 def terms_of(given: Mapping[str, object]) -> tuple[Terms, dict[str, object]]:
