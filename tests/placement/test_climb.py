@@ -15,7 +15,7 @@ from penstock.errors import InputError
 from penstock.experiments.mace import bursts
 from penstock.latency.mace import cumulative_excess
 from penstock.native.jit import compiling, kernel
-from penstock.placement import Arrays, algorithm, objective
+from penstock.placement import Arrays, Divided, algorithm, objective
 from penstock.placement.climb import MaceClimb
 from penstock.placement.correlation import LargestFirst
 from penstock.placement.episode import Loads, episode
@@ -162,3 +162,9 @@ def test_hosts_that_are_just_full_are_placed():
     within, latency = judged(Arrays.of(np.tile(course / 4.0, 2), np.ones(2)))
     assert within
     assert latency == 0.0
+
+
+def test_domains_share_the_time():
+    """A time limit is that of all domains together, each of which gets its part."""
+    climb = Divided(domains=4).of(algorithm("mace-climb", seconds=2.0))
+    assert climb.inner.seconds == 0.5

@@ -9,6 +9,7 @@ import numpy as np
 
 from penstock.errors import InputError
 from penstock.placement.base import Algorithm, Problem
+from penstock.placement.climb import MaceClimb
 from penstock.placement.domains import Domains
 from penstock.placement.grouping import Grouped
 from penstock.placement.objective import OBJECTIVES, Weights
@@ -33,7 +34,9 @@ class Divided:
     least: float = 0.0
 
     def of(self, solve: Algorithm) -> Algorithm:
-        """Return an algorithm that divides first."""
+        """Return an algorithm that divides first; domains, which are placed one after the other, share its time."""
+        if isinstance(solve, MaceClimb) and solve.seconds is not None and self.domains > 1:
+            solve = attrs.evolve(solve, seconds=solve.seconds / self.domains)
         if self.domains != 1 or self.overlap:
             solve = Domains(inner=solve, count=self.domains, overlap=self.overlap)
         return Grouped(inner=solve, least=self.least) if self.least else solve
