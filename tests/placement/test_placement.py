@@ -677,3 +677,54 @@ def test_the_fewest_hosts_for_many_copies_are_looked_for_within_steps():
     arrays = attrs.evolve(Arrays.of(np.full((count * copies, 1), 1e-3), np.full(9, 0.9)), names=names, base=base)
     first, least = (Replicated(colouring=way, limit=5000)(arrays, rng()) for way in ("first-fit", "minimal"))
     assert len(np.unique(least)) <= len(np.unique(first))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("mace-climb", {"restarts": 2.5}),
+        ("mace-climb", {"restarts": "3"}),
+        ("mace-climb", {"seconds": "2"}),
+        ("mace-climb", {"budget": 1e6}),
+        ("mace-climb", {"gap": float("nan")}),
+        ("mace-climb", {"gap": -1}),
+        ("mace-climb", {"clock": 3}),
+        ("mace-climb", {"steps": 0}),
+        ("potential-greedy", {"penalty": float("nan")}),
+        ("potential-greedy", {"penalty": -5}),
+        ("potential-greedy", {"linked": "yes"}),
+        ("exact", {"limit": "x"}),
+        ("exact", {"limit": 0}),
+        ("economical-replicated-minimal", {"limit": -1}),
+        ("correlation", {"load_threshold": None}),
+        ("correlation", {"load_threshold": True}),
+        ("correlation", {"name": "exact"}),
+        ("correlation", {"rng": 3}),
+        ("correlation", {"terms": 3}),
+        (3, {}),
+    ],
+)
+def test_parameters_of_a_wrong_kind_are_refused(name, wrong):
+    """What a parameter cannot be is refused by its name, before anything is placed."""
+    with pytest.raises(InputError, match=r"expected|no such parameter|no placement algorithm"):
+        place(problems.antiphase(), name, rng(), Terms(), **wrong)
+
+
+@pytest.mark.parametrize(
+    ("made", "wrong"),
+    [
+        (Terms, {"weights": {"load": 1}}),
+        (Terms, {"theta": "0.5"}),
+        (Terms, {"tighten": 2.5}),
+        (Terms, {"move_cost": None}),
+        (Terms, {"divided": 3}),
+        (Terms, {"soft": 1}),
+        (Divided, {"domains": 2.5}),
+        (Weights, {"load": "1"}),
+    ],
+)
+def test_terms_of_a_wrong_kind_are_refused(made, wrong):
+    """Terms say which of them is of another kind than it must be; numbers may be numpy's."""
+    with pytest.raises(InputError, match=f"{next(iter(wrong)).replace('_', '-')}: expected"):
+        made(**wrong)
+    assert Terms(theta=np.float64(0.5), tighten=np.int64(2), soft=np.bool_(True)).tighten == 2

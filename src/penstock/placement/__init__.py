@@ -20,6 +20,7 @@ from penstock.placement.climb import MaceClimb
 from penstock.placement.correlation import Connected, Correlation, EvenlyRandom, LargestFirst, Pairwise, Random
 from penstock.placement.economical import Economical, Replicated
 from penstock.placement.exact import Exact
+from penstock.placement.kinds import check_kinds
 from penstock.placement.linked import check_least, improved, linked_latency, matters, trials, whole
 from penstock.placement.moving import worthwhile
 from penstock.placement.objective import OBJECTIVES, Weights
@@ -105,7 +106,7 @@ ALGORITHMS: Mapping[str, Row] = {
 }
 
 
-def algorithm(name: str, **parameters: object) -> Algorithm:
+def algorithm(name: str, /, **parameters: object) -> Algorithm:
     """Return an algorithm by its name on the command line.
 
     Parameters
@@ -125,6 +126,7 @@ def algorithm(name: str, **parameters: object) -> Algorithm:
             able = [other for other, each in ALGORITHMS.items() if key in _tunable(each)]
             hint = f"algorithms that have it: {', '.join(able)}" if able else suggest(key, sorted(known), "parameters")
             raise InputError(f"{name} has no such parameter", at=f"--{key.replace('_', '-')}", hint=hint)
+    check_kinds(row.factory, parameters)
     return row.factory(**row.fixed, **parameters)
 
 
@@ -141,7 +143,7 @@ def copies_of(name: str, count: int) -> int:
     return copies
 
 
-def prepare(problem: Problem, name: str, **parameters: object) -> None:
+def prepare(problem: Problem, name: str, /, **parameters: object) -> None:
     """Load the compiled kernels that a large problem will use, so that its time is that of deciding.
 
     A small problem needs none: its kernels are interpreted, and nothing is loaded.
@@ -159,10 +161,9 @@ def prepare(problem: Problem, name: str, **parameters: object) -> None:
 
 def _row(name: str, copies: int = 1) -> Row:
     """Return an algorithm's row, if there is one that places so many copies of each operator."""
-    if name not in ALGORITHMS:
-        raise InputError(
-            f"{name!r} is no placement algorithm", at="--algorithm", hint=suggest(name, ALGORITHMS, "algorithms")
-        )
+    if not isinstance(name, str) or name not in ALGORITHMS:
+        hint = suggest(str(name), ALGORITHMS, "algorithms")
+        raise InputError(f"{name!r} is no placement algorithm", at="--algorithm", hint=hint)
     if copies > 1 and ALGORITHMS[name].replicas == "none":
         able = [other for other, each in ALGORITHMS.items() if each.replicas != "none"]
         raise InputError(f"{name} places no replicas", at="--replicas", hint=f"those that do: {', '.join(able)}")
@@ -204,7 +205,7 @@ class Answer:
 
 
 def place(
-    problem: Problem, name: str, rng: np.random.Generator, terms: Terms | None = None, **parameters: object
+    problem: Problem, name: str, rng: np.random.Generator, terms: Terms | None = None, /, **parameters: object
 ) -> Answer:
     """Decide a placement, put right what a heuristic left over a quota, check it, and measure it.
 

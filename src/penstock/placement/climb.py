@@ -77,6 +77,10 @@ class MaceClimb:
             raise InputError(f"expected at least 1 start, got {self.restarts}", at="--restarts")
         if self.budget is not None and self.budget < 1:
             raise InputError(f"expected at least 1 exchange, got {self.budget}", at="--budget")
+        if self.steps < 1:
+            raise InputError(f"expected at least 1 exchange a climb, got {self.steps}", at="--steps")
+        if self.gap is not None and not self.gap >= 0:
+            raise InputError(f"expected a distance of at least 0, got {self.gap}", at="--gap")
         if self.seconds is not None and not self.seconds > 0:
             raise InputError(f"expected more than 0 s, got {self.seconds}", at="--seconds")
 

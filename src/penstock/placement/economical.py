@@ -53,6 +53,8 @@ class Replicated:
     def __attrs_post_init__(self) -> None:
         if self.colouring not in ("first-fit", "minimal"):
             raise InputError(f"expected first-fit or minimal, got {self.colouring!r}")
+        if self.limit < 1:
+            raise InputError(f"expected at least 1 step, got {self.limit}", at="--limit")
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator and copy."""

@@ -12,6 +12,7 @@ from penstock.errors import InputError
 from penstock.latency.mace import mace_series
 from penstock.load import correlation
 from penstock.placement.base import TIE, Arrays, Floats, Ints
+from penstock.placement.kinds import check_kinds
 from penstock.units import decimal
 
 
@@ -24,6 +25,7 @@ class Weights:
     network: float = 1.0
 
     def __attrs_post_init__(self) -> None:
+        check_kinds(type(self), attrs.asdict(self))
         for name, value in attrs.asdict(self).items():
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(f"expected a finite weight of at least 0, got {value}", at=f"--weights {name}")
@@ -138,8 +140,6 @@ def potential(arrays: Arrays, where: Ints, weights: Weights, penalty: float = 20
     return energy
 
 
-@attrs.frozen
-class Row:
 def _others(load: Floats) -> Floats:
     """Return for each row the sum of the others.
 
@@ -151,6 +151,8 @@ def _others(load: Floats) -> Floats:
     return before + after
 
 
+@attrs.frozen
+class Row:
     """One objective: its value for a placement, and a lower bound over all placements where one is known."""
 
     value: Callable[[Arrays, Ints, Weights], float]

@@ -8,6 +8,7 @@ recommended weights (100, 1, 0.001) fit milliseconds, so (100, 1, 1) here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import attrs
@@ -48,6 +49,8 @@ class Potential:
     def __attrs_post_init__(self) -> None:
         if self.rule not in RULES:
             raise InputError(f"expected one of {', '.join(RULES)}, got {self.rule!r}")
+        if not (math.isfinite(self.penalty) and self.penalty >= 0):
+            raise InputError(f"expected a finite slope of at least 0, got {self.penalty}", at="--penalty")
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""

@@ -12,6 +12,7 @@ from penstock.placement.base import Algorithm, Problem
 from penstock.placement.climb import MaceClimb
 from penstock.placement.domains import Domains
 from penstock.placement.grouping import Grouped
+from penstock.placement.kinds import check_kinds
 from penstock.placement.objective import OBJECTIVES, Weights
 
 
@@ -32,6 +33,9 @@ class Divided:
     domains: int = 1
     overlap: float = 0.0
     least: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        check_kinds(type(self), attrs.asdict(self))
 
     def of(self, solve: Algorithm) -> Algorithm:
         """Return an algorithm that divides first; domains, which are placed one after the other, share its time."""
@@ -76,11 +80,9 @@ class Terms:
     tighten: int = 0
 
     def __attrs_post_init__(self) -> None:
+        check_kinds(type(self), attrs.asdict(self, recurse=False))
         if self.measure is not None and self.measure not in OBJECTIVES:
             raise InputError(f"expected one of {', '.join(OBJECTIVES)}, got {self.measure!r}", at="--objective")
-        for name in ("overload", "soft"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise InputError(f"expected True or False, got {getattr(self, name)!r}", at=f"--{name}")
         if self.tighten < 0:
             raise InputError(f"expected at least 0 linear programs, got {self.tighten}", at="--tighten")
         if not (np.isfinite(self.move_cost) and self.move_cost >= 0):
