@@ -377,3 +377,20 @@ def test_what_reaches_no_sink_has_no_latency(penstock, tmp_path, model) -> None:
     done = penstock(*words, "--rates", "s=0,idle=0")
     assert re.findall(r"^ (?:all tuples|tuples of busy) *(.*?) *$", done.out, re.M) == ["", ""]
     assert ("no latency can be told" in done.err) == (model in ("microbatch", "sharing"))
+
+
+def test_what_does_not_fit_is_left_out(penstock, tmp_path) -> None:
+    """An order that hosts have no room for does not keep those that fit from being ranked; if none fits it is no."""
+    network = tmp_path / "filters.toml"
+    network.write_text(
+        'name = "f"\n[sources.s]\n'
+        '[operators.dear]\nkind = "filter"\ninput = "s"\ncost = 0.01\nselectivity = 0.5\n'
+        '[operators.cheap]\nkind = "filter"\ninput = "dear"\ncost = 0.0001\nselectivity = 0.1\n'
+        '[sinks.out]\ninput = "cheap"\n'
+    )
+    asked = ["compare", network, "--hosts", 2, "--reorder", "--json", "--rates"]
+    done = penstock(*asked, "s=300")
+    assert done.code == 0, done.err
+    assert [row["order"] for row in done.document["ranking"]] == [[["cheap", "dear"]]]
+    assert any("are left out: 1; of the first" in note and "short by 1.015" in note for note in done.document["notes"])
+    assert penstock(*asked, "s=3000").code == 1

@@ -170,7 +170,7 @@ def test_the_best_join_plan_is_that_of_a_brute_force() -> None:
     def estimate(model: LoadModel, placement: Placement) -> Estimate:
         return mace(model, placement, cluster)
 
-    best = ranked(compared([("n", network)], rates, choose, estimate, reorder=True))[0]
+    best = ranked(compared([("n", network)], rates, choose, estimate, reorder=True))[0][0]
     worst = []
     for _, made in rewritings(network):
         [(_, placement)] = choose(made)

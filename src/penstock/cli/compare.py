@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from penstock.cli import common, options
-from penstock.errors import InputError, locating
+from penstock.errors import Infeasible, InputError, locating
 
 if TYPE_CHECKING:
     from penstock.cli.reading import Deployment
@@ -101,9 +101,10 @@ def command(
         graphs, expected, choose, lambda loads, placed: model_of(name)(loads, placed, cluster, known),
         reorder=plans.reorder, measure=measure if check else None,
     )  # fmt: skip
-    ranking = with_intervals(ranked(candidates), refine)
+    found, unfit = ranked(candidates)
+    ranking = with_intervals(found, refine)
     sure, best = certain(ranking), ranking[0]
-    said = unlike(best.model.network, cluster, best.placement, name) if check else []
+    said = _left_out(unfit) + (unlike(best.model.network, cluster, best.placement, name) if check else [])
     if answer.json:
         rows, notes = [candidate.document() for candidate in ranking], [*best.estimate.notes, *said]
         common.answer({"network": graph.name, "model": name, "ranking": rows, "certain": sure, "notes": notes})
@@ -113,6 +114,10 @@ def command(
         common.say("the first two differ by less than their errors: measure the costs better, or take either")
     for note in said:
         common.say(f"note: {note}")
+
+
+def _left_out(unfit: Sequence[Infeasible]) -> list[str]:
+    return [f"plans that hosts have no room for are left out: {len(unfit)}; of the first {unfit[0]}"] if unfit else []
 
 
 def _show(ranking: Sequence[Candidate], top: int, name: str, model: str, *, several: bool) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 
 from penstock.cluster import Placement
+from penstock.errors import Infeasible
 from penstock.files import Document
 from penstock.latency.estimate import Estimate
 from penstock.load import LoadModel, load_model
@@ -76,8 +77,10 @@ def compared(
     *,
     reorder: bool = False,
     measure: Callable[[Network, Placement], float] | None = None,
-) -> Iterator[Candidate]:
+) -> Iterator[Candidate | Infeasible]:
     """Iterate over the candidates: networks, their legal reorderings if asked for, and placements of each.
+
+    In the place of one that no placement was found for there is the reason.
 
     Parameters
     ----------
@@ -95,7 +98,12 @@ def compared(
     for given, network in networks:
         for order, made in rewritings(network) if reorder else [((), network)]:
             loads = load_model(made, rates)
-            for label, placement in choose(made):
+            try:
+                chosen = choose(made)
+            except Infeasible as error:
+                yield error
+                continue
+            for label, placement in chosen:
                 yield Candidate(
                     network=given,
                     given=label,
@@ -108,14 +116,27 @@ def compared(
                 )
 
 
-def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return candidates by worst latency, then mean latency, then load; what ties stays in the given order."""
+def ranked(candidates: Iterable[Candidate | Infeasible]) -> tuple[list[Candidate], list[Infeasible]]:
+    """Return candidates by worst latency, then mean latency, then load, and why others are none.
+
+    What ties stays in the given order.
+
+    Raises
+    ------
+    Infeasible
+        If there is no candidate.
+    """
+    every = list(candidates)
+    found = [each for each in every if isinstance(each, Candidate)]
+    unfit = [each for each in every if isinstance(each, Infeasible)]
+    if unfit and not found:
+        raise unfit[0]
 
     def key(candidate: Candidate) -> tuple[float, float, float]:
         total = candidate.estimate.total
         return tuple(round(value / TIE) * TIE for value in (total.worst, total.mean, candidate.load))  # type: ignore[return-value]
 
-    return sorted(candidates, key=key)
+    return sorted(found, key=key), unfit
 
 
 def with_intervals(ranking: Sequence[Candidate], refine: Callable[[Candidate], Estimate]) -> list[Candidate]:
