@@ -394,3 +394,14 @@ def test_what_does_not_fit_is_left_out(penstock, tmp_path) -> None:
     assert [row["order"] for row in done.document["ranking"]] == [[["cheap", "dear"]]]
     assert any("are left out: 1; of the first" in note and "short by 1.015" in note for note in done.document["notes"])
     assert penstock(*asked, "s=3000").code == 1
+
+
+@pytest.mark.parametrize(
+    "where",
+    ['note = "it\'s" and b2 = "X" or note = "that\'s"', r"note = 'it\'s' and b2 = 'X' or note = 'that\'s'",
+     r"note = r'\' and b2 = r'\'", "note = 'a' -- it's\nand b2 = 'that''s'", "`b2` = `it's` or x = 'that''s'"],
+)  # fmt: skip
+def test_a_column_between_texts_is_seen(where) -> None:
+    """Texts end where SQL ends them, so that what a condition reads is known whatever is in its texts."""
+    assert not commute(step("f", where=where), step("m", "map", select="*, upper(b) as b2"))
+    assert not commute(step("f", where="b2 = 1"), step("m", "map", select="*, '(' as b2, x"))

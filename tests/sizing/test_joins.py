@@ -176,3 +176,13 @@ def test_the_best_join_plan_is_that_of_a_brute_force() -> None:
         [(_, placement)] = choose(made)
         worst.append(estimate(load_model(made, rates), placement).total.worst)
     assert best.estimate.total.worst == min(worst) < worst[0]
+
+
+def test_texts_stay_where_columns_are_renamed() -> None:
+    """A filter that goes below a join calls its columns by other names, and what is in quotes is no column."""
+    network = pairs()
+    costly = attrs.evolve(network.operators["costly"], where="right_key < 4 and y <> \"y's right_key\" and `y` > 'y'")
+    made = below(Network.of("n", network.sources.values(), (network.operators | {"costly": costly}).values(),
+                            network.sinks.values()), "costly")  # fmt: skip
+    assert made is not None
+    assert made[1].operators["costly"].where == "key < 4 and y <> \"y's right_key\" and `y` > 'y'"

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from penstock.network import Network, Operator, Stream
+from penstock.network.sql import code
 
 CHEAP = ("filter", "map")
 """Kinds that are evaluated again rather than passed through a log, in front of an operator with a plan of its own."""
@@ -46,14 +47,13 @@ GENERATORS = frozenset(
 )
 """Functions that make several rows of one."""
 
-_GAP = r"(?:\s|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*"
-_GENERATES = re.compile(rf"\b(?:{'|'.join(sorted(GENERATORS))})`?{_GAP}\(", re.IGNORECASE)
+_GENERATES = re.compile(rf"\b(?:{'|'.join(sorted(GENERATORS))})`?\s*\(", re.IGNORECASE)
 """A call of one of them: planning has no reader of SQL at hand. What only looks like one costs a plan of its own."""
 
 
 def makes_rows(operator: Operator) -> bool:
     """Whether an operator makes several rows of one."""
-    return operator.kind == "map" and _GENERATES.search(operator.select or "") is not None
+    return operator.kind == "map" and _GENERATES.search(code(operator.select or "")) is not None
 
 
 def own_plan(operator: Operator) -> bool:

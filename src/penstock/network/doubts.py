@@ -6,12 +6,10 @@ import re
 
 from penstock.errors import InputError
 from penstock.network.model import Network
+from penstock.network.sql import QUOTED
 
 CHANGING = ("filter", "join", "aggregate", "python")
 """Kinds whose operators put out more or fewer rows than come in."""
-
-QUOTED = re.compile(r"""/\*.*?\*/|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`""", re.DOTALL)
-"""What of SQL is no code: comments, texts and names in quotes."""
 
 _UNORDERED = re.compile(
     r"(?<!\w)(?<!\b(?:sort_array|array_sort)\()(first|last|first_value|last_value|any_value|collect_list|array_agg)\s*\(",

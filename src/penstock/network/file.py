@@ -15,9 +15,10 @@ import msgspec
 
 from penstock.errors import InputError
 from penstock.files import Document, Text, convert, schema_of, suggest
-from penstock.network.doubts import QUOTED, doubts
+from penstock.network.doubts import doubts
 from penstock.network.model import Growth, Network, Operator, Sink, Source
 from penstock.network.nexmark import Events
+from penstock.network.sql import QUOTED
 from penstock.units import seconds, size
 
 FOLDER = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*")
@@ -385,7 +386,9 @@ def _finite(number: float, at: str) -> None:
 
 def _items(given: list[str]) -> str:
     """Return the items of a list as one text; one may end with a comment, which goes on to the end of its line."""
-    return ", ".join(f"{item}\n" if "--" in QUOTED.sub("", item) else item for item in given)
+    return ", ".join(
+        f"{item}\n" if any(found.startswith("--") for found in QUOTED.findall(item)) else item for item in given
+    )
 
 
 def _duration(value: str | float, at: str) -> float:

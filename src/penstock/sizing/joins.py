@@ -12,13 +12,13 @@ which join comes first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 import attrs
 
 from penstock.network import Network, Operator
-from penstock.sizing.reorder import MOVABLE, TEXT, VARIANTS, WORD, columns_of, commute, rows, split, variants
+from penstock.network.sql import code
+from penstock.sizing.reorder import MOVABLE, VARIANTS, WORD, columns_of, commute, rows, split, variants
 
 Order = tuple[tuple[str, ...], ...]
 
@@ -188,9 +188,10 @@ def _renamed(one: Operator, names: Mapping[str, str]) -> str | None:
     if not wanted or not wanted <= set(others) or len(others) < len(names):
         return None
 
-    def other(word: re.Match[str]) -> str:
-        return others[word[0].lower()] if word[0].lower() in wanted else word[0]
-
-    texts = TEXT.findall(one.where or "")
-    parts = [WORD.sub(other, part) for part in TEXT.split(one.where or "")]
-    return "".join(part + text for part, text in zip(parts, [*texts, ""], strict=True))
+    where, made, end = one.where or "", "", 0
+    for word in WORD.finditer(code(where)):
+        quote, name = word[0][0] == "`", word[0].strip("`").lower()
+        if name in wanted:
+            made += where[end : word.start()] + (f"`{others[name]}`" if quote else others[name])
+            end = word.end()
+    return made + where[end:]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from penstock.network import Network, Operator
+from penstock.network.sql import code
 
 MOVABLE = ("filter", "map", "delay")
 ORDERS = 720
@@ -16,8 +17,7 @@ ORDERS = 720
 VARIANTS = 1000
 """Networks that are listed at most."""
 
-WORD = re.compile(r"[A-Za-z_]\w*")
-TEXT = re.compile(r"'[^']*'")
+WORD = re.compile(r"`[^`]*`|[A-Za-z_]\w*")
 
 
 def commute(first: Operator, second: Operator) -> bool:
@@ -47,7 +47,7 @@ def columns_of(operator: Operator) -> set[str]:
 
 
 def _words(operator: Operator) -> set[str]:
-    return set(WORD.findall(TEXT.sub("", operator.where or "").lower()))
+    return {word.strip("`").lower() for word in WORD.findall(code(operator.where or ""))}
 
 
 def _passed(operator: Operator, wanted: set[str]) -> set[str]:
@@ -84,9 +84,9 @@ SQL = frozenset(
 
 
 def split(text: str) -> list[str]:
-    """Split at commas outside brackets."""
+    """Split at commas outside brackets, comments and texts."""
     parts, depth, start = [], 0, 0
-    for place, char in enumerate(text):
+    for place, char in enumerate(code(text)):
         depth += (char == "(") - (char == ")")
         if char == "," and depth == 0:
             parts.append(text[start:place])
