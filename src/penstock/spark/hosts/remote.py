@@ -71,7 +71,8 @@ class RemoteHost:
         if token_env and not self._token:
             raise HostError(f"host {name} needs its token in the environment variable {token_env}: it is not set")
         self.endpoint = endpoint
-        self._sessions = Sessions(name, timeout=timeout / 2)
+        local = address in ("localhost", "::1") or address.startswith("127.")
+        self._sessions = Sessions(name, local=local, timeout=timeout / 2)
 
     def __repr__(self) -> str:
         return f"RemoteHost({self.name!r}, {self.endpoint!r})"

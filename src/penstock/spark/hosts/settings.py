@@ -66,6 +66,9 @@ TIME_ZONE = "spark.sql.session.timeZone"
 UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
 """What else it is called."""
 
+LOOPBACK = "localhost,127.0.0.1,::1"
+"""What no proxy leads to."""
+
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 JVM_OPTIONS = (
@@ -226,6 +229,7 @@ def environment(
         **kept,
         # Each core has a Python worker of its own.
         **dict.fromkeys(THREADS, "1"),
+        "no_grpc_proxy": _past_proxies(kept),
         "JAVA_HOME": str(java.parent.parent),
         "SPARK_HOME": str(_spark_home()),
         "SPARK_CONF_DIR": str(folder),
@@ -238,6 +242,13 @@ def environment(
         "PYTHONHASHSEED": "0",
         "TMPDIR": str(folder),
     }
+
+
+def _past_proxies(kept: Mapping[str, str]) -> str:
+    """Return what gRPC reaches without a proxy: what it did before, and the host, which its own workers call."""
+    # It looks for them in this order. Set only for it, since elsewhere "*" counts where it stands alone.
+    names = ("no_grpc_proxy", "no_proxy", "NO_PROXY")
+    return ",".join([*filter(None, [next(filter(None, map(kept.get, names)), None)]), LOOPBACK])
 
 
 def short_cut(kept: Mapping[str, str], nursery: Path) -> dict[str, str]:

@@ -1,0 +1,38 @@
+"""What hosts are started with, and what is said of those that do not start, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.spark.hosts import RemoteHost, settings
+
+LOOPBACK = "localhost,127.0.0.1,::1"
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        ({}, LOOPBACK),
+        ({"no_proxy": "corp", "NO_PROXY": "x"}, f"corp,{LOOPBACK}"),
+        ({"NO_PROXY": "x", "no_grpc_proxy": ""}, f"x,{LOOPBACK}"),
+        ({"no_proxy": "corp", "no_grpc_proxy": "own"}, f"own,{LOOPBACK}"),
+    ],
+)
+def test_a_proxy_does_not_come_between_a_host_and_its_workers(tmp_path: Path, given: dict[str, str], want: str) -> None:
+    """What gRPC reached without a proxy stays, and the loopback interface comes to it; other variables stay."""
+    kept = {"http_proxy": "http://127.0.0.1:9", **given}
+    found = settings.environment(kept, tmp_path / "java", tmp_path, "t", tmp_path / "l", tmp_path / "n")
+    assert found["no_grpc_proxy"] == want
+    assert {key: found.get(key) for key in ("http_proxy", "no_proxy")} == {
+        key: kept.get(key) for key in ("http_proxy", "no_proxy")
+    }
+
+
+@pytest.mark.parametrize(
+    ("address", "local"), [("localhost", True), ("127.0.0.1", True), ("[::1]", True), ("n1", False)]
+)
+def test_no_proxy_leads_to_an_endpoint_on_this_machine(address: str, local: bool) -> None:
+    """An endpoint on the loopback interface is reached without a proxy."""
+    assert RemoteHost("h1", f"sc://{address}:15002")._sessions._local is local
