@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from penstock.errors import HostError
 from penstock.spark.hosts import RemoteHost, settings
+from penstock.spark.hosts.sessions import Sessions
 
 LOOPBACK = "localhost,127.0.0.1,::1"
 
@@ -36,3 +39,14 @@ def test_a_proxy_does_not_come_between_a_host_and_its_workers(tmp_path: Path, gi
 def test_no_proxy_leads_to_an_endpoint_on_this_machine(address: str, local: bool) -> None:
     """An endpoint on the loopback interface is reached without a proxy."""
     assert RemoteHost("h1", f"sc://{address}:15002")._sessions._local is local
+
+
+def test_a_classic_session_in_this_process_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No session of a host is opened beside one of classic Spark, whose columns would no longer be its own."""
+    from pyspark.core.context import SparkContext
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", object())
+    monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
+    with pytest.raises(HostError, match=r"classic Spark session.*process of its own"):
+        Sessions("h1").connect("sc://localhost:1", "sc://localhost:1", None)
+    assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import sys
 import threading
 import warnings
 import weakref
@@ -64,9 +65,11 @@ class Sessions:
         Raises
         ------
         HostError
-            If the endpoint speaks no Spark Connect, refuses the token, or runs another version of Spark.
+            If the endpoint speaks no Spark Connect, refuses the token, or runs another version of Spark; or if this
+            process has a session of classic Spark.
         """
         import_client()
+        _refuse_classic()
         import pyspark
         from pyspark.sql.connect.client import DefaultChannelBuilder
         from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -74,7 +77,7 @@ class Sessions:
 
         # What the client says about a server that has gone is said by penstock.
         warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
-        # With it, pyspark.sql.functions builds columns without a JVM.
+        # With it, pyspark.sql.functions builds columns without a JVM. It stays: users' functions build some as well.
         os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
         where = f"host {self._name} at {endpoint}"
         if session_id is not None:
@@ -122,6 +125,17 @@ class Sessions:
                 channel.close()
             session.stop()
         self._channels.clear()
+
+
+def _refuse_classic() -> None:
+    """Refuse what pyspark itself refuses: columns are of the one or of the other in the whole process."""
+    # Spark's client for Connect alone has no such module.
+    context = getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
+    if context is not None and context._active_spark_context is not None:
+        raise HostError(
+            "this process has a classic Spark session, beside which pyspark takes none of Spark Connect: "
+            "stop it, or start penstock in a process of its own"
+        )
 
 
 def misfit(version: str, client: str) -> str | None:
