@@ -147,6 +147,21 @@ def test_a_source_that_is_cleaned_has_one_reader(readers: int, way: str, refused
 
 
 @pytest.mark.parametrize(
+    ("path", "said"),
+    [("", "empty path"), (" ", "empty path"), ("file://data/in", "whole path"), ("file:in", "whole path")],
+)
+@pytest.mark.parametrize("kind", ["sources.events", "sinks.out"])
+def test_a_path_that_names_no_place_is_refused(kind: str, path: str, said: str) -> None:
+    """Neither source nor sink falls back to the current folder, or to a part of what was written."""
+    options = {"format": "json", "options": {"path": path}}
+    events = {**EVENTS, **options} if kind == "sources.events" else EVENTS
+    sink = {"input": "f", **(options if kind == "sinks.out" else {})}
+    made = network({"f": {"kind": "filter", "input": "events", "where": "true"}}, {"out": sink}, events=events)
+    with pytest.raises(InputError, match=rf"{kind}\.options\.path: .*{said}"):
+        check_network(made, SparkSettings())
+
+
+@pytest.mark.parametrize(
     ("text", "parts"),
     [
         ("a, b AS c", ["a", "b AS c"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 import traceback
@@ -46,6 +47,33 @@ def test_a_relative_path_is_below_the_current_folder(tmp_path: Path, monkeypatch
     assert absolute("out") == f"file://{tmp_path}/out"
     assert isinstance(place_of("s3a://bucket/x"), RemotePlace)
     assert scheme_of("out/a:b") == ""
+
+
+@pytest.mark.parametrize("uri", ["file://data/in", "file:in", "file:", "FILE://out"])
+def test_a_file_uri_names_a_whole_path(uri: str) -> None:
+    """No part of a URI is taken for a host and lost, nor for a path that begins in the current folder."""
+    for find in (absolute, place_of):
+        with pytest.raises(ValueError, match=r"write file:///… with the whole path"):
+            find(uri)
+    assert absolute("file://localhost/in") == absolute("file:///in") == "file:///in"
+
+
+def test_a_name_with_a_colon_is_no_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheme is what a slash follows behind the colon."""
+    monkeypatch.chdir(tmp_path)
+    assert place_of("backup:1").uri == absolute("backup:1") == f"file://{tmp_path}/backup:1"
+
+
+@pytest.mark.parametrize("name", ["f#2", "a%20b", "größe", "a b", "a?b", "f+o"])
+def test_keys_are_taken_as_they_are_written(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of an object store is the same for Hadoop, a folder's child, who reads it by its URI, and on a host."""
+    # With an address of its own it asks nobody for the region.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    child = place_of("s3a://bucket/run") / name / "0.json"
+    assert child.uri == f"s3a://bucket/run/{name}/0.json"
+    for found in (child, place_of(child.uri), copy.copy(child)):
+        assert isinstance(found, RemotePlace)
+        assert found._at()[1] == f"bucket/run/{name}/0.json"
 
 
 @pytest.fixture(params=["local", "remote"])

@@ -21,14 +21,14 @@ from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.left import claimed, hosts_of, placement_of
 from penstock.spark.paths import paths_of, settled
 from penstock.spark.run import reshape
-from penstock.spark.run.folder import claim, epoch_of, note, open_schedules
+from penstock.spark.run.folder import claim, epoch_of, note, open_schedules, owned
 from penstock.spark.run.history import History, write_history
 from penstock.spark.run.reports import recount
 from penstock.spark.run.reshape import Border, go_on
 from penstock.spark.run.rows import noted_of_logs
 from penstock.spark.run.units import Unit, stamped
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
-from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.place import Place, RemotePlace, place_of
 from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
 from penstock.spark.shipped.told import error_of, manifest_of, report_of
 from penstock.spark.shipped.turn import KNOBS, decided_last
@@ -51,6 +51,30 @@ def network(**more: Any) -> Network:
 
 ON = {"kept": "h1", "counted": "h1"}
 FAR = {"kind": "filter", "input": "kept", "where": "k = 'a'"}
+
+
+@pytest.mark.parametrize("folder", ["foo://x", "s3a://b b/x", "file://data/x", "file:x", "taken"])
+def test_a_folder_that_cannot_be_reached_is_named(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error of input with one line, that of a scheme says which ones there are; a name may hold a colon."""
+    monkeypatch.chdir(tmp_path)
+    Path("taken").touch()
+    with pytest.raises(InputError, match="cannot be read: ") as caught:
+        claimed(folder)
+    assert str(caught.value).startswith(f"{folder}: ")
+    assert "\n" not in str(caught.value)
+    assert ("use a path, file, s3a" in str(caught.value)) == (folder == "foo://x")
+    assert claimed("backup:1") is None
+
+
+def test_a_store_that_refuses_to_write_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors of object stores have a text and no number."""
+
+    def make(self: Place) -> None:
+        raise OSError("Bucket 'b' not found.")
+
+    monkeypatch.setattr(RemotePlace, "make", make)
+    with pytest.raises(InputError, match="cannot be written: Bucket 'b' not found"), owned(place_of("s3a://b/x")):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -131,8 +131,8 @@ def command(
     if expected is None and graph.scheduled:
         expected = joined({name: scheduled_rates(s) for name, s in graph.sources.items()})
     folder = where(end.directory or cluster.spark.directory, graph)
-    there = left.claimed(folder) if inputs.placement is None and inputs.algorithm is None else None
-    if there is not None:
+    there = left.claimed(folder)
+    if there is not None and inputs.placement is None and inputs.algorithm is None:
         placed = left.placement_of(there).check(graph.operators, cluster.hosts, graph.pins)
     else:
         placed = reading.decide_placement(deployed, inputs.placement, inputs.algorithm, expected, answer.seed)

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from penstock.cluster import Placement
+from penstock.errors import InputError
 from penstock.spark.shipped.place import place_of
 
 if TYPE_CHECKING:
@@ -13,11 +14,21 @@ if TYPE_CHECKING:
 
 
 def claimed(folder: str) -> Document | None:
-    """Return what runs in a folder, if anything does."""
+    """Return what runs in a folder, if anything does.
+
+    Raises
+    ------
+    InputError
+        If it is no folder, or cannot be reached.
+    """
     try:
-        document: Document = json.loads((place_of(folder) / "run.json").read())
+        content = (place_of(folder) / "run.json").read()
     except FileNotFoundError:
         return None
+    except (ValueError, OSError) as error:
+        why = str(getattr(error, "strerror", None) or error).partition("\n")[0]
+        raise InputError(f"cannot be read: {why}", file=folder, hint="name another --directory") from None
+    document: Document = json.loads(content)
     return document
 
 

@@ -13,7 +13,7 @@ from penstock.spark.compile.sources import MESSAGE, parses
 from penstock.spark.compile.sql import calls, clocks, distinct, over_rows
 from penstock.spark.connection import Connection
 from penstock.spark.shipped.deliver import FILES, is_folder
-from penstock.spark.shipped.place import absolute, place_of, scheme_of
+from penstock.spark.shipped.place import absolute, place_of
 
 BY_CHANCE = frozenset({"rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid"})
 """Functions whose values are drawn, also with a seed: then they follow how rows are dealt out to tasks."""
@@ -135,6 +135,8 @@ def _check_source(source: Source) -> None:
     if source.scheduled and source.schema is not None:
         raise InputError("nexmark has a schema of its own", at=f"{at}.schema", hint="leave it out")
     _check_repeatable(source.time or "", f"{at}.time", reads_files=True)
+    if is_folder(source.format, source.options):
+        _check_path(source.options["path"], f"{at}.options.path")
 
 
 def _check_cleaning(network: Network, source: Source) -> None:
@@ -240,14 +242,19 @@ def _check_sink(network: Network, sink: Sink) -> None:
         if key.lower() in PARTING:
             hint = "leave it out, or give each part a filter and a sink of its own"
             raise InputError("penstock does not sort files into folders", at=f"{at}.options.{key}", hint=hint)
+    _check_path(sink.options["path"], f"{at}.options.path", reached=True)
+
+
+def _check_path(path: str, at: str, *, reached: bool = False) -> None:
+    """Refuse a path that names no place, or with ``reached`` one on a file system that penstock cannot reach."""
+    if not path.strip():
+        raise InputError("expected a folder, got an empty path", at=at, hint='"." is the current one')
     try:
-        place_of(sink.options["path"]).exists()
+        place = place_of(path)
+        if reached:
+            place.exists()
     except ValueError as error:
-        raise InputError(
-            str(error),
-            at=f"{at}.options.path",
-            hint=f"the scheme {scheme_of(sink.options['path'])!r} is unknown: use a path, file, s3a, gs, abfss or hdfs",
-        ) from None
+        raise InputError(str(error), at=at) from None
     except OSError:
         # It may be there for the hosts and not for us.
         return

@@ -101,7 +101,7 @@ def owned(folder: Place) -> Iterator[None]:
             return
         lock = open((folder / "lock").path, "w")  # noqa: SIM115
     except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=folder.path) from None
+        raise InputError(f"cannot be written: {error.strerror or error}", file=folder.path) from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,9 +22,10 @@ ALIASES = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfss"}
 
 
 def scheme_of(uri: str) -> str:
-    """Return the scheme of a URI, '' for a path."""
-    head, mark, _ = uri.partition(":")
-    return head.lower() if mark and head.isalnum() and len(head) > 1 and "/" not in head else ""
+    """Return the scheme of a URI, '' for a path; names may hold colons, as in ``backup:1``."""
+    head, mark, rest = uri.partition(":")
+    known = mark and head.isalnum() and len(head) > 1 and (rest.startswith("/") or head.lower() == "file")
+    return head.lower() if known else ""
 
 
 def absolute(uri: str) -> str:
@@ -32,6 +33,11 @@ def absolute(uri: str) -> str:
 
     They take it for a pattern, as its writer may have meant it, but for the current folder. Hadoop does not undo
     percent signs, so that none are made.
+
+    Raises
+    ------
+    ValueError
+        If it is a ``file:`` URI that says no whole path.
     """
     if scheme_of(uri) not in LOCAL:
         return uri
@@ -50,7 +56,7 @@ def place_of(uri: str) -> Place:
     Raises
     ------
     ValueError
-        If pyarrow has no file system for the scheme.
+        If it is a ``file:`` URI that says no whole path.
     """
     if scheme_of(uri) in LOCAL:
         return Place(os.path.abspath(_path(uri)))
@@ -61,7 +67,10 @@ def _path(uri: str) -> str:
     if not scheme_of(uri):
         return uri
     rest = uri.partition(":")[2]
-    return "/" + rest.lstrip("/") if not rest.startswith("//") else "/" + rest[2:].partition("/")[2]
+    host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", rest[:1], rest[1:])
+    if slash != "/" or host.lower() not in ("", "localhost"):
+        raise ValueError(f"{uri!r} does not name a file: write file:///… with the whole path, or a path alone")
+    return "/" + path.lstrip("/")
 
 
 class Place:
@@ -218,16 +227,29 @@ class RemotePlace(Place):
         return self.path
 
     def _at(self) -> tuple[fs.FileSystem, str]:
+        """Return the file system, and the path there, which is taken as it is written: so does Hadoop.
+
+        Raises
+        ------
+        ValueError
+            If pyarrow has no such file system.
+        """
         import pyarrow as pa
         from pyarrow import fs
 
         if self._known is None:
             scheme, _, rest = self.path.partition(":")
-            uri = f"{ALIASES.get(scheme.lower(), scheme.lower())}:{rest}"
+            scheme = scheme.lower()
+            host, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
             try:
-                self._known = fs.FileSystem.from_uri(uri)
+                system, root = fs.FileSystem.from_uri(f"{ALIASES.get(scheme, scheme)}://{host}/")
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise ValueError(f"no file system for {self.path!r}: {error}") from None
+                why = str(error)
+                if "Unrecognized filesystem" in why:
+                    why = f"the scheme {scheme!r} is unknown: use a path, file, s3a, gs, abfss or hdfs"
+                raise ValueError(f"no file system for {self.path!r}: {why}") from None
+            whole = "/".join(filter(None, [*root.split("/"), *path.split("/")]))
+            self._known = system, "/" * root.startswith("/") + whole
         return self._known
 
     def read(self) -> bytes:
