@@ -95,6 +95,8 @@ def test_reads_every_key(tmp_path: Path) -> None:
         ("[spark]", '[spark]\nkafka = { bootstrap = "k:1", replication = 1.5 }', 14, ["replication: expected a whole"]),
         ("[hosts.h1]\nspark", "[machines.m]\ncores = 0\n[hosts.h1]\nspark", 6, ["machines.m.cores: expected a whole"]),
         ('spark = "sc://node1:15002"\n', "", 6, ["hosts.h1.token_env: only an endpoint has a token"]),
+        ('"TOKEN"', '""', 7, ["hosts.h1.token_env: expected the name of a variable", "leave it out"]),
+        ('trigger = "1 s"', 'directory = " "', 14, ["spark.directory: ", "empty path"]),
         ("sc://node1:15002", "sc://node1:port", 6, ["an endpoint such as 'sc://node1:15002'", "'sc://node1:port'"]),
         ("[spark]", "[sparks]", 13, ["did you mean 'spark'?"]),
         ("[hosts.h1]", '[hosts."h 1"]', 5, ["a name of letters"]),

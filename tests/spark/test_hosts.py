@@ -170,7 +170,7 @@ def test_a_port_in_use_is_named(host: EmbeddedHost) -> None:
 
 def test_an_unset_token_is_named() -> None:
     """A token variable that is not set is an error before anything is tried."""
-    with pytest.raises(HostError, match="environment variable T: it is not set"):
+    with pytest.raises(HostError, match="environment variable 'T': it is not set"):
         RemoteHost("r", "sc://localhost:1", **secret(None))
 
 

@@ -50,3 +50,9 @@ def test_a_classic_session_in_this_process_goes_on(monkeypatch: pytest.MonkeyPat
     with pytest.raises(HostError, match=r"classic Spark session.*process of its own"):
         Sessions("h1").connect("sc://localhost:1", "sc://localhost:1", None)
     assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
+
+
+def test_an_empty_name_of_a_token_is_none(tmp_path: Path) -> None:
+    """What names no variable is refused: to send no token there is to leave the key out."""
+    with pytest.raises(HostError, match="environment variable ''"):
+        RemoteHost("h1", "sc://n1", token_env="", environ={})

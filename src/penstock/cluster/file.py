@@ -61,6 +61,9 @@ def _host(name: str, document: object) -> Host:
             raise InputError(f"expected a finite number, got {getattr(table, key)}", at=f"{at}.{key}")
     if table.spark is None and table.token_env is not None:
         raise InputError("only an endpoint has a token", at=f"{at}.token_env", hint='give spark = "sc://node1:15002"')
+    if table.token_env is not None and not table.token_env.strip():
+        hint = "leave it out where there is no token"
+        raise InputError("expected the name of a variable, got an empty one", at=f"{at}.token_env", hint=hint)
     if table.spark is not None and "token=" in table.spark:
         hint = "name an environment variable in token_env"
         raise InputError("a token does not belong into a file", at=f"{at}.spark", hint=hint)

@@ -64,6 +64,9 @@ def spark_settings(document: object) -> SparkSettings:
             at="spark.checkpoint",
             hint="Spark takes no less",
         )
+    if table.directory is not None and not table.directory.strip():
+        hint = '"." is the current one; leave it out for .penstock'
+        raise InputError("expected a folder, got an empty path", at="spark.directory", hint=hint)
     kafka = _texts(table.kafka)
     if kafka:
         check_kafka(kafka)

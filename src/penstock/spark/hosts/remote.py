@@ -67,9 +67,9 @@ class RemoteHost:
                 f"the endpoint of host {name} holds a token", hint="name an environment variable in token_env"
             )
         self._host, self._port, self._options = address, port, options
-        self._token = environ.get(token_env) if token_env else None
-        if token_env and not self._token:
-            raise HostError(f"host {name} needs its token in the environment variable {token_env}: it is not set")
+        self._token = None if token_env is None else environ.get(token_env)
+        if token_env is not None and not self._token:
+            raise HostError(f"host {name} needs its token in the environment variable {token_env!r}: it is not set")
         self.endpoint = endpoint
         local = address in ("localhost", "::1") or address.startswith("127.")
         self._sessions = Sessions(name, local=local, timeout=timeout / 2)
