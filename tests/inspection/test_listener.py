@@ -220,6 +220,29 @@ def test_bad_arguments(tmp_path: Path) -> None:
         package.Listener(tmp_path / "file")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"folder": "s3a://b/x"}, {"folder": "file://b/x"}, {"folder": "x", "limit": "1g"},
+        {"prometheus": "9090"}, {"prometheus": True}, {"prometheus": 1.5},
+    ],
+)  # fmt: skip
+def test_arguments_of_another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
+    """What is no folder of this machine, no number of bytes or no port is refused, and nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError):
+        package.Listener(**given)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_local_folder_may_be_a_uri(tmp_path: Path) -> None:
+    """A file URI names the folder, and no folder is made that is called like it."""
+    for uri in (tmp_path.as_uri(), f"file:{tmp_path}"):
+        listener = package.Listener(uri)
+        assert listener.folder == tmp_path
+        listener.close()
+
+
 def test_dashboard_shows_only_metrics_that_there_are() -> None:
     """Each metric that the Grafana dashboard asks for is one that the listener serves."""
     path = Path(__file__).resolve().parents[2] / "docs/reference/grafana-dashboard.json"

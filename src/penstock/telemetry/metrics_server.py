@@ -24,10 +24,13 @@ class MetricsServer:
     Raises
     ------
     InputError
-        If the port is taken.
+        If the port is taken, or is none.
     """
 
     def __init__(self, metrics: Metrics, port: int, address: str = "127.0.0.1") -> None:
+        if isinstance(port, bool) or not isinstance(port, int):
+            raise InputError(f"expected the number of a port, got {port!r}", at="prometheus")
+
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 found = self.path.partition("?")[0] in ("/metrics", "/")

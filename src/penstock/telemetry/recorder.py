@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from penstock.errors import InputError
 from penstock.files import Document
+from penstock.telemetry.folders import local
 from penstock.telemetry.leftovers import sweep
 
 FILES = 8
@@ -31,11 +32,13 @@ class Recorder:
     Raises
     ------
     InputError
-        If the folder cannot be written.
+        If the folder is none of this machine or cannot be written, or ``limit`` is no number.
     """
 
     def __init__(self, folder: str | os.PathLike[str], limit: int) -> None:
-        self.folder = Path(folder)
+        if isinstance(limit, bool) or not isinstance(limit, int | float):
+            raise InputError(f"expected a number of bytes, got {limit!r}", at="limit")
+        self.folder = local(folder)
         self.each = max(limit // FILES, 4096)
         self.application: Document = {}
         self._prefix = _fresh()
