@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -19,7 +20,7 @@ from hosts_kit import READY, gone, script, within
 from penstock.cluster import Cluster, Host
 from penstock.errors import HostError, InputError
 from penstock.spark.hosts import EmbeddedHost, KeptHost, Launch, start_hosts
-from penstock.spark.hosts.kept import Kept
+from penstock.spark.hosts.kept import Kept, moment
 from penstock.spark.hosts.kept_file import changing, end, read_kept
 
 LEAVE = """
@@ -113,9 +114,11 @@ def test_a_file_that_others_read_is_refused(tmp_path: Path) -> None:
         read_kept(file)
     file.chmod(0o600)
     assert read_kept(file) == {}
-    file.write_text('{"hosts": {"h1": {"pid": 1}}}')
-    with pytest.raises(InputError, match="expected the hosts"):
-        read_kept(file)
+    typed = {"port": 1, "cores": 1, "token": "t", "pid": "12", "began": 1.0, "supervisor": 1, "supervised": 1.0}
+    for row in ({"pid": 1}, typed, []):
+        file.write_text(json.dumps({"hosts": {"h1": row}}))
+        with pytest.raises(InputError, match="expected the hosts"):
+            read_kept(file)
 
 
 def test_another_process_is_not_taken_for_a_host(tmp_path: Path) -> None:
@@ -132,6 +135,21 @@ def test_another_process_is_not_taken_for_a_host(tmp_path: Path) -> None:
     assert end(file, ["h1", "h1"]) == ["h1"]
     assert end(tmp_path / "no" / "such.json") == []
     assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system notes a time that stays")
+def test_a_clock_that_is_set_hides_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process is known again after the clock was set, and one that an earlier version has noted, until then."""
+    process = psutil.Process()
+    began, noted = moment(process.pid), process.create_time()
+    kept = Kept(
+        name="h1", port=1, cores=1, token="", pid=process.pid, began=began, supervisor=process.pid, supervised=noted
+    )
+    assert kept.jvm == kept.root == process
+    monkeypatch.setattr(psutil.Process, "create_time", lambda *_, **__: noted + 1)
+    assert kept.jvm is not None
+    assert kept.root is None
+    assert attrs.evolve(kept, began=began + 0.02).jvm is None
 
 
 def test_only_a_host_that_outlives_is_let_go(tmp_path: Path) -> None:

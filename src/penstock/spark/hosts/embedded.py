@@ -22,7 +22,7 @@ from penstock.errors import HostError
 from penstock.spark.hosts import classes, failures, settings
 from penstock.spark.hosts import java as java_runtime
 from penstock.spark.hosts.folders import host_folders
-from penstock.spark.hosts.kept import Kept
+from penstock.spark.hosts.kept import Kept, moment
 from penstock.spark.hosts.processes import Meter, resident, running
 from penstock.spark.hosts.sessions import Sessions
 from penstock.spark.hosts.supervised import Supervised
@@ -201,8 +201,8 @@ class EmbeddedHost:
         with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(self._token)
         return Kept(
-            name=self.name, port=self._port, cores=self.cores, token=str(token), pid=jvm.pid, began=jvm.create_time(),
-            supervisor=root.pid, supervised=root.create_time(),
+            name=self.name, port=self._port, cores=self.cores, token=str(token), pid=jvm.pid, began=moment(jvm.pid),
+            supervisor=root.pid, supervised=moment(root.pid),
         )  # fmt: skip
 
     def outlive(self) -> None:

@@ -7,6 +7,9 @@ that another one with the same id is never taken for it, nor ended.
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
+from pathlib import Path
 
 import attrs
 import psutil
@@ -26,7 +29,7 @@ class Kept:
     port, token
         Where it listens on the loopback interface, and the file with its token.
     pid, began
-        The JVM: its process id, and when it began (s since 1970).
+        The JVM: its process id, and when it began (s, see `moment`).
     supervisor, supervised
         The process that ends it, likewise.
     """
@@ -64,10 +67,29 @@ class Kept:
         return True
 
 
+def moment(pid: int) -> float:
+    """Return when a process began, by a clock that nobody sets: on Linux in s since the machine did, else since 1970.
+
+    Raises
+    ------
+    psutil.NoSuchProcess
+        If there is none.
+    """
+    if sys.platform != "linux":
+        return psutil.Process(pid).create_time()
+    try:
+        # The command's name stands in brackets and may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        raise psutil.NoSuchProcess(pid) from None
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
 def _process(pid: int, began: float) -> psutil.Process | None:
     try:
         process = psutil.Process(pid)
-        same = abs(process.create_time() - began) < 0.05
+        # Versions before this one noted seconds since 1970 everywhere.
+        same = any(abs(when - began) < 0.005 for when in (moment(pid), process.create_time()))
         return process if same and running(process) else None
     except psutil.Error:
         return None

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import attrs
+import msgspec
 
 from penstock.errors import InputError
 from penstock.spark.hosts.kept import Kept
@@ -36,8 +37,8 @@ def read_kept(file: str | os.PathLike[str]) -> dict[str, Kept]:
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise InputError("belongs to, or can be read by, another user", file=str(path), hint=f"chmod 600 {path}")
     try:
-        return {name: Kept(name=name, **row) for name, row in document["hosts"].items()}
-    except (TypeError, KeyError, AttributeError):
+        return {name: msgspec.convert({**row, "name": name}, Kept) for name, row in document["hosts"].items()}
+    except (TypeError, KeyError, AttributeError, msgspec.ValidationError):
         raise InputError("expected the hosts that penstock hosts start wrote", file=str(path)) from None
 
 
