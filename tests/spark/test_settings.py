@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import HostError
-from penstock.spark.hosts import RemoteHost, settings
+from penstock.errors import HostError, InputError
+from penstock.spark.hosts import EmbeddedHost, Launch, RemoteHost, settings
+from penstock.spark.hosts.failures import known_reason
 from penstock.spark.hosts.sessions import Sessions
 
 LOOPBACK = "localhost,127.0.0.1,::1"
@@ -56,3 +57,27 @@ def test_an_empty_name_of_a_token_is_none(tmp_path: Path) -> None:
     """What names no variable is refused: to send no token there is to leave the key out."""
     with pytest.raises(HostError, match="environment variable ''"):
         RemoteHost("h1", "sc://n1", token_env="", environ={})
+
+
+@pytest.mark.parametrize(
+    ("size", "heap"),
+    [("1gb", "1g"), ("512", "512m"), ("2G", "2g"), ("800MB", "800m"), ("9999999b", "9999999"), ("x", "x")],
+)
+def test_a_heap_has_the_sizes_of_spark(tmp_path: Path, size: str, heap: str) -> None:
+    """A size that Spark takes is handed to the JVM as it writes it; another one as it is, for the JVM to refuse."""
+    conf = {**settings.DEFAULTS, "spark.driver.memory": size}
+    assert f"-Xmx{heap}" in settings.command(tmp_path / "java", conf, tmp_path)
+
+
+def test_a_port_that_nobody_named_is_not_told(tmp_path: Path) -> None:
+    """What Spark could not bind is said by its log, unless it is the port that was asked for."""
+    log = tmp_path / "log"
+    log.write_text("java.net.BindException: Cannot assign requested address")
+    assert known_reason(log, tmp_path, None) is None
+    assert known_reason(log, tmp_path, 4050) == "cannot listen on port 4050: it is in use; name another or none"
+
+
+def test_a_folder_with_a_comma_is_refused(tmp_path: Path) -> None:
+    """Spark would take it for two folders."""
+    with pytest.raises(InputError, match=r"comma.*TMPDIR"):
+        EmbeddedHost("h1", launch=Launch(folder=tmp_path / "a,b"))

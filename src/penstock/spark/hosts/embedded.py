@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 import psutil
 
-from penstock.errors import HostError
+from penstock.errors import HostError, InputError
 from penstock.spark.hosts import classes, failures, settings
 from penstock.spark.hosts import java as java_runtime
 from penstock.spark.hosts.folders import host_folders
@@ -114,6 +114,9 @@ class EmbeddedHost:
         self.cpus = sorted(set(cpus)) if cpus is not None else None
         self.conf = settings.checked(conf or {})
         self._base = Path(self._how.folder or tempfile.gettempdir()).absolute()
+        if "," in str(self._base):
+            # To Spark it begins the next folder, wherever that is.
+            raise InputError(f"no host can work in {self._base}, for its comma", hint="set TMPDIR to another folder")
         self._port: int | None = None
         self._token = new_token(32)
         self._folders: list[Path] = []

@@ -40,7 +40,7 @@ def why_ended(log: Path, note: Path) -> str:
 def known_reason(log: Path, base: Path, port: int | None) -> str | None:
     """Return what the log of a host that did not start says in so many words: the port, the disk, the heap."""
     text = tail(log)
-    if "Address already in use" in text or "BindException" in text:
+    if port is not None and ("Address already in use" in text or "BindException" in text):
         return f"cannot listen on port {port}: it is in use; name another or none"
     if "No space left on device" in text:
         return f"cannot start: no space left on the device of {base}; free some"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import importlib.util
 import os
+import re
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -185,7 +186,7 @@ def command(java: Path, settings: Mapping[str, str], folder: Path, record: Path 
     With ``record``, the JVM writes the archive of its classes into that file when it ends.
     """
     conf = dict(settings)
-    heap = conf.pop("spark.driver.memory")
+    heap = _heap(conf.pop("spark.driver.memory"))
     options = shlex.split(conf.pop("spark.driver.extraJavaOptions", ""))
     places = [str(_spark_home() / "jars" / "*"), *filter(None, [conf.pop("spark.driver.extraClassPath", "")])]
     (folder / "log4j2.properties").write_text(LOGGING)
@@ -210,6 +211,12 @@ def command(java: Path, settings: Mapping[str, str], folder: Path, record: Path 
         str(folder / "spark.conf"),
         "spark-internal",
     ]
+
+
+def _heap(size: str) -> str:
+    """Return a size as the JVM wants it: to Spark, 1gb is 1g and 512 is 512m."""
+    found = re.fullmatch(r"(\d+)([kmgt]?)(b?)", size.strip().lower())
+    return size if found is None else found[1] + (found[2] or ("" if found[3] else "m"))
 
 
 def inherited(secrets: Collection[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
