@@ -220,3 +220,20 @@ def test_batches_that_nobody_asked_about_are_told(
     )  # fmt: skip
     assert done.code == 0, done.err
     assert ("ask with --model microbatch" in done.err) is told
+
+
+@pytest.mark.parametrize("command", sorted(PLANNING.keys() - {"load", "simulate"}))
+def test_a_plan_says_where_a_cost_that_could_not_be_told_may_matter(
+    command: str, penstock: Any, root: Path, tmp_path: Path
+) -> None:
+    """A plan says of a cost below what calibration could tell from 0 what it may come to, and not of one above."""
+    hidden, seen = {"cost": 1e-9, "error": 1.0, "resolution": 0.1}, {"cost": 2e-3, "error": 0.1, "resolution": 1e-4}
+    statistics, given = tmp_path / "statistics.json", "cost = 0.0002                         # seconds of"
+    statistics.write_text(json.dumps({"operators": {"views": hidden, "paid": hidden, "scored": seen}, "hosts": {}}))
+    done = penstock(*put(command, written(tmp_path, (given, "# seconds of"))), "--statistics", statistics)
+    cores = 100 if command == "shed" else 1
+    said = f"note: views: cost below 100,000 µs, taken as 0; at these rates it may be up to {cores} cores\n"
+    # That of `paid` stands in the network.
+    assert done.err.count(said) == 1, done.err
+    assert "paid: cost" not in done.err
+    assert "scored: cost" not in done.err

@@ -317,3 +317,21 @@ def test_the_least_known_host_of_copies_counts(doubtful: str) -> None:
     assert told.spread is not None
     low, high = told.spread.total["worst"]
     assert low < 0.5 * found.total.worst < 2 * found.total.worst < high
+
+
+@pytest.mark.parametrize("model", ["mace", "microbatch"])
+def test_costs_that_could_not_be_told_from_nothing_are_drawn_up_to_what_could(model: str) -> None:
+    """A cost far below its resolution may be anything that noise would have hidden; the point stays as it is."""
+    least, rate = 1e-5, 4e5
+    hidden = OperatorStatistics(cost=(1e-9,), error=1.0, resolution=least)
+    known = Statistics(operators={"o1.1": hidden})
+    loads = load_model(known.complete(chain([1e-9])), Rates.constant({"s1": rate}, 60.0))
+    drawn = draw(loads, {"o1.1": "h1"}, ["h1"], known, np.random.default_rng(1), count=4000)
+    # The standard error is half of the resolution, and no cost is below 0.
+    assert np.quantile(drawn.cost * 1e-9, [0.5, HIGH]) == pytest.approx([0.674 * least / 2, 1.96 * least / 2], rel=0.05)
+    cluster, placement = attrs.evolve(Cluster.uniform(1), spark=TRIGGER), Placement({"o1.1": "h1"})
+    found = model_of(model)(loads, placement, cluster, known)
+    wide = with_interval(found, loads, placement, cluster, known, np.random.default_rng(1))
+    assert wide.spread is not None
+    assert max(found.total.worst, wide.spread.total["worst"][0]) < 3
+    assert 50 < wide.spread.total["worst"][1] < 300

@@ -75,7 +75,7 @@ def command(
     running, added, whole, known = _networks(network.network, query.new, network.statistics)
     cluster = reading.get_cluster(network.cluster, network.hosts, whole)
     placed = reading.get_placement(query.placement, running, cluster)
-    expected = reading.get_rates(whole, *rates)
+    expected = reading.get_rates(whole, *rates, known)
     name = model.model or default_model(cluster, whole, placed)
     runs = Setting(network=running, cluster=cluster, placement=placed, statistics=known, rates=expected)
     found, notes = admit(runs, added, bound, model=name, sinks=bounds), list[str]()

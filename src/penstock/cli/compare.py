@@ -80,7 +80,7 @@ def command(
     if top < 1:
         raise InputError(f"expected at least 1 row, got {top}", at="--top")
     graph, known, cluster = deployed = reading.get_deployment(network)
-    expected = reading.get_rates(graph, *rates)
+    expected = reading.get_rates(graph, *rates, known)
     graphs = [(network.network, graph), *plans.others(network.statistics, expected)]
     # All are compared by one model, and with copies in any of them that is Mace.
     placed = [name for text in plans.placements or () for name in reading.get_placement(text, graph, cluster)]

@@ -63,7 +63,7 @@ def command(
     bound = None if headroom is None else checked_bound(headroom, "--headroom")
     graph, known, cluster = reading.get_deployment(network)
     placed = reading.get_placement(placement, graph, cluster)
-    loads = reading.get_model(graph, *rates)
+    loads = reading.get_model(graph, *rates, known)
     decide = model_of(model.model or default_model(cluster, graph, placed))
     found = decide(loads, placed, cluster, known)
     found = with_interval(found, loads, placed, cluster, known, np.random.default_rng(answer.seed))

@@ -125,7 +125,7 @@ def command(
     from penstock.placement import Divided, Problem, Terms, Weights, copies_of, place, prepare
 
     graph, known, cluster = reading.get_deployment(network)
-    model = reading.get_model(graph, *rates)
+    model = reading.get_model(graph, *rates, known)
     if wish.overload not in (None, "allow", "soft"):
         raise InputError(f"expected allow or soft, got {wish.overload!r}", at="--overload")
     copies = copies_of(wish.algorithm, wish.replicas)

@@ -79,7 +79,7 @@ def command(
     bound = checked_bound(search.latency)
     like = [name.strip() for name in fleet.host_like.split(",") if name.strip()]
     cluster = _types(fleet.cluster, like, graph)
-    expected = reading.get_rates(graph, *rates)
+    expected = reading.get_rates(graph, *rates, known)
     loads = load_model(graph, expected)
     hosts = Fleet.of(loads, cluster, like, known)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import attrs
@@ -81,16 +82,34 @@ def get_placement(given: str, network: Network, cluster: Cluster) -> Placement:
         return placement.check(network.operators, cluster.hosts, network.pins)
 
 
-def get_model(network: Network, rates: str, duration: float, period: float) -> LoadModel:
-    """Read the rates and compute the load model."""
-    known = get_rates(network, rates, duration, period)
+def get_model(
+    network: Network, rates: str, duration: float, period: float, known: Statistics | None = None
+) -> LoadModel:
+    """Read the rates and compute the load model; what is to be noted is as of `get_rates`."""
+    expected = get_rates(network, rates, duration, period, known)
     with locating(file_of(rates)):
-        return load_model(network, known)
+        return load_model(network, expected)
 
 
-def get_rates(network: Network, rates: str, duration: float, period: float) -> Rates:
-    """Read the rates of exactly the network's sources, as a run has them."""
-    return begun(given_rates(network, rates, duration, period), network)
+def get_rates(network: Network, rates: str, duration: float, period: float, known: Statistics | None = None) -> Rates:
+    """Read the rates of exactly the network's sources, as a run has them.
+
+    Costs that ``known`` could not tell from nothing are noted where they may matter to a plan for these rates.
+    """
+    expected = begun(given_rates(network, rates, duration, period), network)
+    note_unresolved(
+        network, known or Statistics(), {name: float(expected.of_source(name).max()) for name in network.sources}
+    )
+    return expected
+
+
+def note_unresolved(network: Network, known: Statistics, rates: Mapping[str, float]) -> None:
+    """Note costs that calibration could not tell from nothing, where they may matter to a plan for rates (tuples/s)."""
+    from penstock.latency.draws import unresolved
+
+    if any(row.resolution for row in known.operators.values()):
+        for text in unresolved(load_model(network, Rates.constant(rates, 1.0)), known):
+            note(f"note: {text}")
 
 
 def given_rates(network: Network, rates: str, duration: float, period: float) -> Rates:

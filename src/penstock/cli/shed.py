@@ -80,6 +80,7 @@ def command(
     placed = reading.get_placement(placement, graph, cluster)
     rates = _rates(at, graph, "--at")
     _check(wish)
+    reading.note_unresolved(graph, known, dict(zip(graph.sources, rates.tolist(), strict=True)))
     program, found, table = _program(graph, known, cluster, placed, wish.plan)
     from penstock.shedding import Question, optimum
     from penstock.shedding.answer import WITHOUT_TABLE
@@ -105,13 +106,12 @@ def command(
             at="--save" if wish.save else "--plan" if wish.plan else "--plot",
             hint="leave it out, or let control --policy shed decide while it runs",
         )
-    program = run.program
-    question = Question(optimum(program), most, wish.error, _scale(wish.workload), wish.budget)
+    question = Question(optimum(run.program), most, wish.error, _scale(wish.workload), wish.budget)
     document = told(_planned(run, question, rates, wish, table), found)
     if plot:
         from penstock.shedding.plot import draw_scores
 
-        draw_scores(program, question, rates, plot)
+        draw_scores(run.program, question, rates, plot)
     _show(document, graph, json=answer.json)
 
 

@@ -10,9 +10,10 @@ import numpy as np
 from penstock.arrays import Array
 from penstock.cluster import base_name
 from penstock.latency.mace import relative_errors
-from penstock.load import LoadModel, Statistics
-from penstock.load.fitting import ALONE, STRETCH, host_of, unmeasured
+from penstock.load import LoadModel, OperatorStatistics, Statistics
+from penstock.load.fitting import ALONE, STRETCH, TINY, hidden, host_of, unmeasured
 from penstock.load.statistics import HostStatistics
+from penstock.units import digits
 
 DRAWS = 200
 """How often a prediction is made again."""
@@ -25,6 +26,9 @@ BATCHES = 64
 
 STRETCHES = 64
 """Stretches of time in which a core's speed differs, before the same differences come again."""
+
+MATTERS = 0.1
+"""Cores that an operator may need above which it is said that its cost is not known."""
 
 GUESSED = "costs are taken as measured alone and overhead as on the other hosts, both to within a half"
 """What is taken of hosts that were never measured, while others were."""
@@ -119,6 +123,23 @@ def guessed(statistics: Statistics | None, hosts: Iterable[str]) -> tuple[str, .
     return (f"{', '.join(names)} not measured: {GUESSED}",) if names else ()
 
 
+def unresolved(model: LoadModel, statistics: Statistics) -> tuple[str, ...]:
+    """Return the note on costs that calibration could not tell from nothing, where they may matter, if any do."""
+    said = []
+    for operator, load in zip(model.network.operators.values(), model.load.max(axis=1).tolist(), strict=True):
+        row = statistics.operators.get(operator.name, OperatorStatistics())
+        most = hidden(row, operator.cost)
+        if most <= 1 or load * most < MATTERS:
+            continue
+        cost = row.resolution / most
+        taken = f"{digits(1e6 * cost, 2)} µs" if cost > TINY else "0"
+        below, cores = f"{digits(1e6 * row.resolution, 2)} µs", digits(load * most, 2)
+        said.append(
+            f"{operator.name}: cost below {below}, taken as {taken}; at these rates it may be up to {cores} cores"
+        )
+    return ("; ".join(said),) if said else ()
+
+
 def uncertain(host: HostStatistics) -> bool:
     """Whether the statistics of a host tell of any error."""
     return any((host.error, host.overhead_error, host.residual, host.jitter, host.may_differ))
@@ -164,7 +185,8 @@ def draw(
     rows = [host_of(known, name) for name in hosts]
     errors = relative_errors(model.network, known)
     # One number after another in a fixed order: the same seed gives the same draws.
-    cost = 1 + rng.standard_normal((count, len(errors))) * errors
+    # No cost is below 0: one that could not be told from nothing is as far above as it might be below.
+    cost = np.abs(1 + rng.standard_normal((count, len(errors))) * errors)
     both = rng.standard_normal((count, 2, len(rows)))
     tied = np.array([row.correlation for row in rows])
     factor = 1 + both[:, 0] * [row.error for row in rows]

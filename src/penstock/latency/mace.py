@@ -14,9 +14,9 @@ from penstock.files import Document
 from penstock.latency.bounds import service_times, upper_bounds
 from penstock.latency.estimate import ErrorBar, Estimate, Quantiles, episodes
 from penstock.latency.ways import Ways, upstream
-from penstock.load import LoadModel, Statistics
-from penstock.load.fitting import host_of
-from penstock.network import Network
+from penstock.load import LoadModel, OperatorStatistics, Statistics
+from penstock.load.fitting import TOLD, hidden, host_of
+from penstock.network import Network, Operator
 
 NOTES = (
     "assumes hosts that serve the oldest stimulus first, tuple by tuple",
@@ -184,12 +184,13 @@ def relative_errors(network: Network, known: Statistics) -> Array:
     """Return the relative error of each operator's load, array (operators,): see `cost_error`."""
     sampled = any(row.selectivity is not None and row.tuples for row in known.operators.values())
     before = upstream(network) if sampled else {}
-    return np.array([_relative_error(name, before, known) for name in network.operators])
+    return np.array([_relative_error(operator, before, known) for operator in network.operators.values()])
 
 
-def _relative_error(name: str, before: Mapping[str, frozenset[str]], known: Statistics) -> float:
+def _relative_error(operator: Operator, before: Mapping[str, frozenset[str]], known: Statistics) -> float:
     """Return the relative error of an operator's load: of its cost, and of the selectivities before it."""
-    cost = known.operators[name].error if name in known.operators else 0.0
+    name, mine = operator.name, known.operators.get(operator.name, OperatorStatistics())
+    cost = max(mine.error, hidden(mine, operator.cost) / TOLD)
     spread = 0.0
     for other in sorted(before.get(name, frozenset()) - {name}):
         row = known.operators.get(other)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Array, deviation
-from penstock.load.statistics import HostStatistics, Statistics
+from penstock.load.statistics import HostStatistics, OperatorStatistics, Statistics
 
 FAR = 0.5
 """A batch that differs by more than this part of its duration counts as one that differs by as much."""
@@ -88,6 +88,11 @@ def told_apart(slope: Slope, reading: Slope) -> tuple[float, float, float]:
     spread = math.hypot(slope.spread, reading.spread)
     cost = max(slope.mean - reading.mean, TINY)
     return cost, min(spread / cost, 1.0), TOLD * spread
+
+
+def hidden(row: OperatorStatistics, cost: Sequence[float] | None) -> float:
+    """Return an operator's resolution as a multiple of its cost; 0 of a cost that is not the measured one."""
+    return row.resolution / max(*cost, TINY) if cost and row.cost and max(cost) == max(row.cost) else 0.0
 
 
 def unmeasured(statistics: Statistics | None, hosts: Iterable[str]) -> list[str]:
