@@ -89,8 +89,8 @@ def test_a_host_that_drifted_often_is_told_of_in_one_line() -> None:
     found = [Drift("h1", 8.0, 5.0, 1.5), Drift("h2", 9.0, 6.0, 1.25), Drift("h1", 20.0, 16.0, 3.0)]
     assert in_short([]) == []
     assert in_short(found) == [
-        "drift: h1 missed its interval 2 times, first from 5 s on; its batches took 1.50 to 3.00 times as long as "
-        "calibrated",
+        "drift: batches of h1 left their interval 2 times, first from 5 s on: they took 1.50 to 3.00 times as long as "
+        "calibrated; calibrate again, or look at what else runs there",
         found[1].says,
     ]
 
@@ -310,7 +310,7 @@ def test_a_run_is_seen_by_its_batches() -> None:
         return SimpleNamespace(query=query, start=start, duration=duration, rows=tuples, counts=counts, known=known)
 
     batches = [batch("o1.1", 101, 2.0, 300), batch("o1.2", 100, 0.5, 50), batch("o1.1", 104, 0, 0, False)]
-    outcome = SimpleNamespace(epoch=100.0, batches=batches)
+    outcome = SimpleNamespace(epoch=100.0, batches=batches, begun=())
     found = seen(NETWORK, CLUSTER, PLACEMENT, STATISTICS, outcome)
     assert [(each.host, each.start, each.end) for each in found] == [("h2", 0.0, 0.5), ("h1", 1.0, 3.0)]
     assert [each.expected for each in found] == pytest.approx([0.2 + 50 * 0.003, 0.2 + 300 * 0.004])

@@ -11,6 +11,7 @@ import pytest
 from test_forecast import CLUSTER, NETWORK, PLACEMENT, STATISTICS, world
 
 from penstock.cli.run import show
+from penstock.control.forecast import YOUNG
 from penstock.control.job import Job, finish
 from penstock.control.record import Record
 from penstock.files import to_json
@@ -227,3 +228,29 @@ def test_a_run_in_real_time_mode_says_how_many_rows_it_expects() -> None:
     count = round(float(expected.arrivals[expected.stream_index[NETWORK.inputs(sink)[0].name]].sum()))
     assert report["predicted"].keys() == report["latency"].keys()
     assert report["predicted"]["count"] == report["sinks"][sink]["predicted"]["count"] == count > 0
+
+
+def test_the_time_between_two_runs_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that went on after a stop is reported without the stop, and hosts that started again do not drift."""
+    course, _, result = world(np.random.default_rng(4), 120)
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=STATISTICS, rates=course.rates, young=YOUNG)
+    fresh = outcome_of(result)
+    kept = [b for b in fresh.batches if not 40 <= b.start - EPOCH < 80]
+    slow = [attrs.evolve(b, duration=3 * b.duration) if 80 <= b.start - EPOCH < 92 else b for b in kept]
+    once = attrs.evolve(fresh, batches=slow, begun=(EPOCH,))
+    twice = attrs.evolve(once, begun=(EPOCH, EPOCH + 80))
+    before, after = (json.loads(to_json(finish(job, each).report)) for each in (once, twice))
+    (first, stopped), (again, _) = twice.runs
+    assert (first, again) == (EPOCH, EPOCH + 80)
+    assert stopped == pytest.approx(EPOCH + 40, abs=2)
+    assert ("runs" in before, after["runs"]) == (False, 2)
+    assert after["hosts"]["h1"]["busy"] == pytest.approx(before["hosts"]["h1"]["busy"] * 1.5, rel=0.05)
+    gone = {row["time"] for row in before["forecast"]} - {row["time"] for row in after["forecast"]}
+    assert gone == {50.0, 60.0, 70.0}
+    assert not {*range(43, 78)} & {*after["series"]["time"]}
+    assert {*range(40), *range(80, 120)} <= {*after["series"]["time"]}
+    assert len(after["series"]["latency"]["low"]) == len(after["series"]["time"])
+    assert before["drifts"]
+    assert not after["drifts"]
+    show(after)
+    assert "over the folder's 2 runs" in capsys.readouterr().err

@@ -267,6 +267,8 @@ def show(document: Document) -> None:
         for name, row in document["hosts"].items()
     )
     common.say(f"{hosts}; every row accounted for: {'yes' if document['balanced'] else 'no'}")
+    if "runs" in document:
+        common.say(f"all of this is over the folder's {document['runs']} runs, without the time between them")
     for note in document.get("notes", ()):
         common.say(f"note: {note}")
 

@@ -31,6 +31,10 @@ class Batches(Protocol):
     def epoch(self) -> float:
         """When the run began (s since 1970)."""
 
+    @property
+    def begun(self) -> Sequence[float]:
+        """When it began and went on after each stop (s since 1970); empty: only once."""
+
 
 def seen(
     network: Network, cluster: Cluster, placement: Mapping[str, str], statistics: Statistics, run: Batches
@@ -63,7 +67,8 @@ def seen(
             expected = fixed + hosts.factor[host] * work_of(network, batch.counts)
             start = batch.start - run.epoch
             core = core_of(batch, hosts.of_host(host).speed)
-            found.append(Seen(host, start, start + batch.duration, own, expected, fixed, core, batch.query))
+            age = batch.start - max((at for at in run.begun[1:] if at <= batch.start), default=run.epoch)
+            found.append(Seen(host, start, start + batch.duration, own, expected, fixed, core, batch.query, age=age))
     return sorted(found, key=lambda each: each.end)
 
 

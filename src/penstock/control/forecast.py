@@ -50,6 +50,9 @@ is no drift."""
 LEAST = 0.02
 """Batches of one second differ by so much at least (s), whatever a calibration says."""
 
+WHAT_TO_DO = "; calibrate again, or look at what else runs there"
+"""What drift asks of people."""
+
 VAGUE = 1.5
 """Error (as a logarithm) of an overhead of which calibration tells nothing, and of a host that was never calibrated."""
 
@@ -78,6 +81,8 @@ class Seen:
         Which query's it was.
     tail
         How probable it was, by what was believed when it ended, that it takes so much more or less than expected.
+    age
+        Seconds since the run began, or last went on after a stop, when it started.
     """
 
     host: str
@@ -89,6 +94,11 @@ class Seen:
     core: float | None = None
     query: str = ""
     tail: float = 1.0
+    age: float = attrs.field()
+
+    @age.default
+    def _since_the_beginning(self) -> float:
+        return self.start
 
     @property
     def share(self) -> float:
@@ -279,9 +289,10 @@ class Drift:
     def says(self) -> str:
         """One line for people."""
         return (
-            f"drift: {self.host} missed its interval from {self.since:.0f} s on; its batches take {self.slower:.2f} "
-            f"times as long as calibrated (seen at {self.time:.0f} s)"
+            f"drift: batches of {self.host} take {self.slower:.2f} times as long as calibrated from {self.since:.0f} s "
+            f"on, which is outside their interval (seen at {self.time:.0f} s)"
             + ("" if self.core is None else f", its core is {self.core:.2f} times as fast")
+            + WHAT_TO_DO
         )
 
 
@@ -296,8 +307,9 @@ def in_short(drifts: Iterable[Drift]) -> list[str]:
 def _several(drifts: Sequence[Drift]) -> str:
     took = [drift.slower for drift in drifts]
     return (
-        f"drift: {drifts[0].host} missed its interval {len(took)} times, first from {drifts[0].since:.0f} s on; its "
-        f"batches took {min(took):.2f} to {max(took):.2f} times as long as calibrated"
+        f"drift: batches of {drifts[0].host} left their interval {len(took)} times, first from "
+        f"{drifts[0].since:.0f} s on: they took {min(took):.2f} to {max(took):.2f} times as long as calibrated"
+        + WHAT_TO_DO
     )
 
 
@@ -318,7 +330,7 @@ class Watch:
     drifted
         When each of these hosts last did (s).
     young
-        Seconds of the run in which nothing is called drift: see `YOUNG`.
+        Age (s) below which batches are not called drift: see `YOUNG`.
     """
 
     known: Mapping[str, Speed]
@@ -363,7 +375,7 @@ class Watch:
         """Say whether the latest batches miss their interval more often, or by more, than chance has it."""
         if name not in self.calibrated:
             return None
-        window = [batch for batch in _latest(batches, now - WINDOW) if batch.start >= self.young]
+        window = [batch for batch in _latest(batches, now - WINDOW) if batch.age >= self.young]
         tails = [batch.tail for batch in window]
         # The change is where what came from there on is the least probable.
         since = [k for k, batch in enumerate(window) if batch.tail < MISSED and now - batch.start >= PAUSE]

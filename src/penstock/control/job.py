@@ -231,7 +231,7 @@ def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, 
         # Nor does it tell of intervals where something is left out of them, or where rows had waited before it.
         spread = prediction.spread if whole and not ("waited" in report or prediction.notes) else None
         off = off_by(spread, report["predicted"], report["latency"]) if spread is not None else {}
-        record.note(job.statistics, job.cluster, [batch for batch in batches if batch.start >= job.young], off)
+        record.note(job.statistics, job.cluster, [batch for batch in batches if batch.age >= job.young], off)
     elif rates is not None and job.real_time:
         add_estimate(report, job, rates)
     return Done(outcome, rates, prediction, report)

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class _Heard:
-    """The last batches of a run that goes on."""
+    """The last batches of a run that goes on, and of its earlier runs none."""
 
     batches: Sequence[Batch]
     epoch: float
+    begun: Sequence[float]
 
 
 class Lookout:
@@ -54,8 +55,7 @@ class Lookout:
         self.course, self.told, self.ahead, self.rng, self.failed = course, told, ahead, rng, failed
         self.watch = Watch.of(BatchHosts.of(course.statistics, course.cluster), course.young)
         self._batches: list[Batch] = []
-        self._until, self._next, self._begin = 0.0, EVERY, 0.0
-        self._over = False
+        self._until, self._next, self._begin, self._went_on, self._over = 0.0, EVERY, 0.0, 0.0, False
 
     def hear(self, batches: Sequence[Batch], epoch: float, now: float) -> None:
         """Take in batches that have ended.
@@ -67,10 +67,9 @@ class Lookout:
         epoch, now
             When the run began, and the present (s since 1970).
         """
-        if self._over:
-            return
         try:
-            self._take(batches, epoch, now)
+            if not self._over:
+                self._take(batches, epoch, now)
         except Exception as error:  # whatever it is, the run must not end of it
             self._over = True
             self.failed(f"hosts are not watched any more: {type(error).__name__}: {error}")
@@ -78,6 +77,7 @@ class Lookout:
     def _take(self, batches: Sequence[Batch], epoch: float, now: float) -> None:
         course = self.course = self.course.since(epoch)
         # What runs at the same time shares the core: a batch is judged when those beside it have ended, too.
+        self._went_on = self._went_on or now
         late = now - epoch - course.cluster.spark.trigger
         recent, ahead = now - BACK - KEPT, course.rates.duration > late
         # A forecast goes over what came since nothing waited.
@@ -85,7 +85,9 @@ class Lookout:
         self._batches = [b for b in (*self._batches, *batches) if b.start + b.duration > oldest]
         due = late >= self._next and ahead
         if due or any(self._until < b.start - epoch + b.duration <= late for b in self._batches):
-            heard = _Heard([b for b in self._batches if due or b.start + b.duration > recent], epoch)
+            heard = _Heard(
+                [b for b in self._batches if due or b.start + b.duration > recent], epoch, (epoch, self._went_on)
+            )
             rows = seen(course.network, course.cluster, course.placement, course.statistics, heard)
             self._judge(rows, late)
             if due:

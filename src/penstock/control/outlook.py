@@ -61,6 +61,8 @@ def forecasts(
 def reported(course: Course, batches: Sequence[Seen], outcome: Outcome, rng: np.random.Generator) -> Document:
     """Return the keys ``forecast``, ``drift`` and ``drifts`` of a run's report."""
     told, drifts = forecasts(course, batches, rng)
+    ran = [(begin - outcome.epoch, end - outcome.epoch) for begin, end in outcome.runs]
+    told = [each for each in told if len(ran) == 1 or any(begin <= each.time <= end for begin, end in ran)]
     names = sorted(outcome.stimulus)
     stimulus = np.concatenate([np.zeros(0), *(outcome.stimulus[name] for name in names)]) - outcome.epoch
     return {

@@ -90,6 +90,7 @@ def compare(
         },
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
+        **({"runs": len(outcome.runs)} if len(outcome.runs) > 1 else {}),
         **({"down": sorted(outcome.down)} if outcome.down else {}),
         **({"waited": waited} if (waited := outcome.waited) > FEW else {}),
         **({"missing": dict(outcome.missing)} if outcome.missing else {}),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import compress, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster
@@ -47,7 +49,7 @@ def series(
     if prediction.spread is not None:
         for key, row in (("low", prediction.spread.low), ("high", prediction.spread.high)):
             band[key] = [float(row[period]) if on else None for period, on in zip(periods, active, strict=True)]
-    return {
+    found: Document = {
         "time": edges[:-1],
         "rate": {
             name: np.where(active, row[periods], 0.0)
@@ -59,6 +61,18 @@ def series(
             "measured": _worst(entered - outcome.epoch, measured, edges),
             **band,
         },
+    }
+    ran = np.ones(length, bool)
+    for (_, stop), (start, _) in pairwise(outcome.runs):
+        ran &= (edges[1:] <= stop - outcome.epoch) | (edges[1:] > start - outcome.epoch)
+    return found if ran.all() else _only(found, ran)
+
+
+def _only(found: Document, ran: NDArray[np.bool_]) -> Document:
+    """Return the rows of some seconds: while a run was stopped there is nothing to compare."""
+    return {
+        key: _only(row, ran) if isinstance(row, dict) else None if row is None else list(compress(row, ran))
+        for key, row in found.items()
     }
 
 

@@ -8,6 +8,7 @@ Everything that a run leaves is in its folder, written so that a killed run find
     fences/UNIT         held while one commits or takes over
     sessions.json       the hosts' sessions, in which queries may run on without penstock
     epoch               when scheduled sources begin (µs since 1970)
+    begun.json          when each run here began (s since 1970)
     checkpoints/UNIT    Spark's offsets, commits and state; of its second copy those in UNIT#2
     recalled/UNIT       what queries knew of event time when they were stopped
     logs/OPERATOR       rows between queries, a file per batch (or task of it), until all readers have passed
@@ -135,7 +136,17 @@ def open_schedules(deployment: Deployment, trigger: float) -> None:
         both = math.lcm(step, *steps)
         step = both if both <= PATIENCE * 1e6 else step
     begin = (time.time_ns() // 1000 // step + 1) * step
-    (deployment.place / "epoch").publish(str(begin).encode())
+    place = deployment.place
+    (place / "epoch").publish(str(begin).encode())
+    (place / "begun.json").replace(json.dumps([*begun(place), max(time.time(), epoch_of(place))]).encode())
+
+
+def begun(folder: Place) -> tuple[float, ...]:
+    """Return when each run of a folder began (s since 1970); none where an earlier version did not note it."""
+    try:
+        return tuple(json.loads((folder / "begun.json").read()))
+    except FileNotFoundError:
+        return ()
 
 
 def note_sessions(folder: Place, sessions: Mapping[str, SparkSession]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
@@ -14,7 +15,7 @@ from penstock.network import Network, Stream
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
 from penstock.spark.run.between import taken_from_topics
-from penstock.spark.run.folder import epoch_of
+from penstock.spark.run.folder import begun, epoch_of
 from penstock.spark.run.history import History, read_history
 from penstock.spark.run.meter import repeated_of
 from penstock.spark.run.unread import never_read, not_found
@@ -112,6 +113,8 @@ class Outcome:
     between
         By operator in real-time mode whose rows leave its query for another one, where that was asked for: when its
         topic had each row, and the row's stimulus time (s since 1970); of old rows only as far as they were kept.
+    begun
+        When each run of the folder began (s since 1970); empty where that is not known.
     """
 
     epoch: float
@@ -131,6 +134,7 @@ class Outcome:
     unfound: Mapping[str, str] = attrs.field(factory=dict)
     unremoved: Mapping[str, str] = attrs.field(factory=dict)
     between: Mapping[str, tuple[Array, Array]] = attrs.field(factory=dict)
+    begun: Sequence[float] = ()
 
     def latency(self, sink: str | None = None) -> Array:
         """Return the latencies (s) of the pairs of times at a sink, or at all; without those of the history."""
@@ -142,8 +146,19 @@ class Outcome:
         """When its last batch ended (s since 1970), and after it began where there was none."""
         return max([self.epoch + SHORTEST, *(batch.start + batch.duration for batch in self.batches)])
 
+    @property
+    def runs(self) -> list[tuple[float, float]]:
+        """From when to when it ran (s since 1970): once, and once more each time that it went on after a stop."""
+        starts = [self.epoch, *self.begun[1:]]
+        ends = [(batch.start, batch.start + batch.duration) for batch in self.batches]
+        found = []
+        for start, following in zip(starts, [*starts[1:], math.inf], strict=True):
+            last = max((end for at, end in ends if at < following), default=start)
+            found.append((start, max(start + SHORTEST, min(last, following))))
+        return found
+
     def busy(self, batches: Iterable[Batch], begin: float) -> float | None:
-        """Return the share of the time from a moment on in which a host worked; None: not known.
+        """Return the share of the time that it ran, from a moment on, in which a host worked; None: not known.
 
         Parameters
         ----------
@@ -156,7 +171,8 @@ class Outcome:
         known = [span for span in spans if span is not None]
         if len(known) < len(spans):
             return None
-        return sum(b - a for a, b in covered(known, begin, self.stop)) / (self.stop - begin)
+        ran = covered(self.runs, begin, self.stop)
+        return sum(b - a for run in ran for a, b in covered(known, *run)) / sum(b - a for a, b in ran)
 
     def latencies(self, sink: str | None = None) -> tuple[Array, Array]:
         """Return latencies (s) at a sink, or at all, and how many tuples had each, those of the history in classes."""
@@ -260,6 +276,7 @@ def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) ->
     return Outcome(
         epoch_of(folder), batches, visible, stimulus, taken, seconds, history=history, repeated=repeated, weight=weight,
         skipped=never_read(deployment.network, queries), unfound=not_found(deployment.network, queries),
+        begun=begun(folder),
     )  # fmt: skip
 
 
