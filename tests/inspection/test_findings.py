@@ -142,6 +142,36 @@ def test_restarts_and_failure(make: SimpleNamespace, write: Callable[..., Path])
     assert "OutOfMemoryError: heap" in only(found(path), "failed").says
 
 
+PYTHON = """org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] [session: 4ad1] Found error inside \
+foreachBatch Python process: Traceback (most recent call last):
+  File "worker.py", line 110, in main
+    process(df_ref_id, int(batch_id), cloned_session_id)
+  File "gate.py", line 106, in check
+    raise Wrong()
+{}
+ SQLSTATE: 38000
+\tat org.apache.spark.sql.connect.planner.StreamingForeachBatchHelper$.x(StreamingForeachBatchHelper.scala:311)
+Caused by: java.lang.Error: other"""
+
+
+def test_of_a_python_error_its_cause_is_told_and_of_a_stop_nothing(
+    make: SimpleNamespace, write: Callable[..., Path]
+) -> None:
+    """A query failed by the line that tells why, cut between words; that penstock stopped or moved it is no failure."""
+    who = {"id": make.identifier("clicks"), "runId": make.identifier("clicks", 0)}
+
+    def told(said: str) -> Inspection:
+        path = write(make.paced())
+        ended = {"Event": f"{make.STREAMING}QueryTerminatedEvent", **who, "exception": PYTHON.format(said)}
+        with path.open("a") as file:
+            file.write(json.dumps(ended) + "\n")
+        return found(path)
+
+    assert only(told("steps.Wrong: no such site"), "failed").says.endswith("exception: steps.Wrong: no such site")
+    assert only(told("steps.Wrong: " + "word " * 100), "failed").says.endswith(" word …")
+    assert "failed" not in kinds(told("penstock.spark.shipped.gate.Fenced: penstock has stopped m1"))
+
+
 def stopped(make: SimpleNamespace, query: str, run: int, why: str, begin: float, app: str) -> bytes:
     """Return the log of an application whose query failed before its first batch."""
     who = {"id": make.identifier(query), "runId": make.identifier(query, run)}

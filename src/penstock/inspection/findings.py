@@ -54,7 +54,7 @@ def failed(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether its last run ended in an exception."""
     run = query.log.runs[-1]
     if run.error is not None:
-        yield Finding(kind="failed", about=query.name, says=f"its last run ended in an exception: {run.error[:160]}")
+        yield Finding(kind="failed", about=query.name, says=f"its last run ended in an exception: {run.error}")
 
 
 def behind(query: Query, beside: Neighbours) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from penstock.telemetry.cause import cause_of
 from penstock.telemetry.columns import Columns
 from penstock.telemetry.events import (
     ApplicationEnd,
@@ -176,9 +177,8 @@ class Book:
     def _terminated(self, query: QueryTerminated) -> None:
         known = self.known.setdefault(query.id, Known())
         run = known.keep(Run(id=query.run_id))
-        error = query.exception.strip().splitlines()[0][:300] if query.exception and query.exception.strip() else None
         end = None if math.isnan(self.last) else self.last
-        known.runs[query.run_id] = attrs.evolve(run, end=end, error=error)
+        known.runs[query.run_id] = attrs.evolve(run, end=end, error=cause_of(query.exception))
 
     def _executor(self, event: ExecutorAdded | ExecutorRemoved) -> None:
         if isinstance(event, ExecutorAdded):

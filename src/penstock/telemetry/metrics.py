@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 
+from penstock.telemetry.cause import cause_of
 from penstock.telemetry.columns import Columns
 from penstock.telemetry.events import Event, Progress, QueryStarted, QueryTerminated
 from penstock.telemetry.exposition import BUCKETS, METRICS, escaped, exposed, heading
@@ -34,7 +35,7 @@ class Metrics:
             elif isinstance(event, QueryTerminated):
                 query = self._names.get(event.id, event.id)
                 self._set("penstock_query_running", 0, query)
-                self._add("penstock_query_failures_total", 1 if event.exception else 0, query)
+                self._add("penstock_query_failures_total", 1 if cause_of(event.exception) else 0, query)
 
     def _progress(self, progress: Progress) -> None:
         columns = Columns()

@@ -56,7 +56,7 @@ class Unbegun:
 
     def __str__(self) -> str:
         if self.error is not None:
-            return f"{self.name}: it ended before its first batch: {self.error[:160]}"
+            return f"{self.name}: it ended before its first batch: {self.error}"
         return f"{self.name}: it began no batch, or has the continuous trigger, which reports none"
 
 
