@@ -237,3 +237,18 @@ def test_a_plan_says_where_a_cost_that_could_not_be_told_may_matter(
     assert done.err.count(said) == 1, done.err
     assert "paid: cost" not in done.err
     assert "scored: cost" not in done.err
+
+
+def test_sinks_whose_windows_do_not_end_are_named(penstock: Any, root: Path, tmp_path: Path) -> None:
+    """Where no window before a sink ends within the rates an estimate says why nothing is told of the sink."""
+    path = tmp_path / "network.toml"
+    path.write_text(
+        'name = "n"\n[sources.s]\nformat = "rate"\noptions = { rowsPerSecond = 9 }\ntime = "timestamp"\n'
+        '[operators.a]\nkind = "filter"\ninput = "s"\nwhere = "true"\ncost = 1e-3\nselectivity = 1\n'
+        '[operators.w]\nkind = "aggregate"\ninput = "a"\nby = []\nwindow = "5 minutes"\nselect = ["count(*) as n"]\n'
+        'cost = 1e-3\nselectivity = 0.1\n[sinks.rows]\ninput = "a"\n[sinks.windows]\ninput = "w"\n'
+    )
+    asked = ["--hosts", 1, "--placement", "a=h1,w=h1", "--rates", "s=9", "--model", "microbatch"]
+    said = "note: no window before windows ends within the rates of 60 s"
+    assert said in penstock("estimate", path, *asked, "--duration", 60).err
+    assert "no window" not in penstock("estimate", path, *asked, "--duration", 700).err

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.cli import engines
-from penstock.cli.decisions import came
+from penstock.cli.decisions import came, show
 from penstock.control.folder import Folder
 from penstock.errors import InputError
 
@@ -453,3 +453,37 @@ def test_a_new_run_keeps_the_history_of_one_that_is_over(penstock, network, here
     place.tell([{"policy": "second"}])
     assert "note" not in penstock(*words, "--fresh").err
     assert not (place.path / "history-2.jsonl").exists()
+
+
+def test_a_run_without_a_controller_is_named(penstock, here):
+    """Commands on the folder of a mere run, and on its files as logs, say what looks at it."""
+    Path("run").mkdir()
+    Path("run/about.json").write_text("{}")
+    for command in ("status", "history", "inspect"):
+        done = penstock(command, "run")
+        assert done.code == 2
+        assert "this is the folder of a penstock run: penstock dashboard run" in done.err
+
+
+def test_moves_that_did_not_come_about_are_not_told_as_moved(capsys):
+    """The last line counts the moves that came about."""
+    moves = [{"operator": name, "from": "h1", "to": "h2"} for name in "ab"]
+    line = {"time": 5.0, "acted": True, "decided": {"moves": moves}, "seen": {"worst": None}, "policy": "p", "why": ""}
+    told = {"sinks": {}, "decisions": 1, "moves": moves, "acted": True, "balanced": True, "directory": "x"}
+    for moved, words in ((0, "2 moves (0 moved)"), (1, "2 moves (1 moved)"), (2, "2 moves (moved)")):
+        show(told, [{**line, "refused": [], "came": {"time": 15.0, "worst": None, "moved": moved}}])
+        assert words in capsys.readouterr().err
+
+
+def test_status_says_what_moves_and_that_there_is_more(penstock, network, burst):
+    """Operators that move are marked, which is explained, and those that are not shown leave a mark."""
+    penstock("control", network, "--hosts", 2, "--rates", burst, "--placement", PLACED, "--act")
+    folder = Folder(".penstock/two-chains")
+    known = folder.read()
+    assert "is moving" not in penstock("status").err
+    many = {f"o{number}": {"host": "h1"} for number in range(9)}
+    folder.write({**known, "status": {**known["status"], "operators": many, "moving": ["o0"]}})
+    said = penstock("status")
+    assert "o0*, o1" in said.out
+    assert "o7, …" in said.out
+    assert "*: is moving" in said.err

@@ -254,3 +254,14 @@ def test_the_time_between_two_runs_is_left_out(capsys: pytest.CaptureFixture[str
     assert not after["drifts"]
     show(after)
     assert "over the folder's 2 runs" in capsys.readouterr().err
+
+
+def test_where_nothing_was_predicted_there_is_no_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of sinks that no row was predicted to reach the interval is null, and left blank for people."""
+    course, _, result = world(np.random.default_rng(4), 60)
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=STATISTICS, rates=course.rates.scaled(0.0))
+    report = finish(job, outcome_of(result)).report
+    assert (report["predicted"]["max"], report["interval"]["worst"]) == (None, None)
+    assert to_json(report)
+    show(report)
+    assert "0 to 0" not in capsys.readouterr().out

@@ -61,11 +61,13 @@ def _status(folder: Folder, json: bool) -> None:
             name,
             "down" if name in document["down"] else "silent" if name in document.get("silent", ()) else row["busy"],
             len(on.get(name, ())),
-            ", ".join(on.get(name, ())[:8]),
+            ", ".join([*on.get(name, ())[:8], *["…"] * (len(on.get(name, ())) > 8)]),
         ]
         for name, row in document["hosts"].items()
     ]
     common.table(f"at {document['time']:.6g} s", ["host", "busy", "operators", ""], rows)
+    if document["moving"]:
+        common.say("*: is moving")
     sinks = [[name, row["count"], row["mean"], row["p99"], row["worst"]] for name, row in document["sinks"].items()]
     common.table("latency in the last period, seconds", ["sink", "rows", "mean", "p99", "worst"], sinks)
     waiting = "unknown" if document["waiting"] is None else f"{document['waiting']:.0f}"

@@ -16,7 +16,8 @@ def show(document: Document, lines: list[Document]) -> None:
         for name, row in document["sinks"].items()
     ]
     common.table("latency in seconds", ["sink", "rows", "mean", "p99", "worst"], rows)
-    verb = "moved" if document["acted"] else "recommended only"
+    made = len(document["moves"]) - sum(map(missed, lines))
+    verb = f"{'' if made == len(document['moves']) else f'{made} '}moved" if document["acted"] else "recommended only"
     common.say(
         f"{document['decisions']} decisions, {len(document['moves'])} moves ({verb}); every row accounted for: "
         f"{'yes' if document['balanced'] else 'no'}"
@@ -57,14 +58,19 @@ def told(line: Document, most: int = 3) -> str:
     return text if line["acted"] or text == "nothing" else f"({text})"
 
 
+def missed(line: Document) -> int:
+    """Return how many moves of a decision had not come about when it was looked at again."""
+    moves = len(line["decided"].get("moves", ()))
+    return moves - (line["came"] or {}).get("moved", moves) if line["acted"] else 0
+
+
 def came(line: Document) -> str:
     """Return what came of a decision, for people: moves that did not happen, worst latency before and after."""
     after, before, parts = line["came"] or {}, line["seen"], []
     moves = len(line["decided"].get("moves", ()))
-    missed = moves - after.get("moved", moves)
-    if line["acted"] and missed:
+    if count := missed(line):
         late = after["time"] - line["time"]
-        parts += [f"{missed} of {moves} {'move' if moves == 1 else 'moves'} had not come about {late:.3g} s later"]
+        parts += [f"{count} of {moves} {'move' if moves == 1 else 'moves'} had not come about {late:.3g} s later"]
     if after.get("worst") is not None:
         was = "" if before["worst"] is None else f"{before['worst']:.3g} to "
         parts += [f"worst latency: {was}{after['worst']:.3g} s"]

@@ -14,7 +14,7 @@ from penstock.files import Document
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
     from penstock.latency.estimate import Estimate, Quantiles
-    from penstock.load import Statistics
+    from penstock.load import LoadModel, Statistics
     from penstock.load.setting import Setting
     from penstock.workload import Rates
 
@@ -73,6 +73,7 @@ def command(
         document["notes"] += _crowded(cluster, placed)
     elif model.model is None and _unsaid(cluster, placed, known):
         document["notes"].append(BATCHES)
+    document["notes"] += _unended(found, loads)
     if bound is not None:
         together, single = largest(loads, bound, lambda trial: decide(trial, placed, cluster, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
@@ -91,6 +92,23 @@ def _unsaid(cluster: Cluster, placed: Placement, known: Statistics) -> bool:
     if cluster.spark.given or any("#" in name for name in placed):
         return False
     return any(host.overhead for host in known.hosts.values())
+
+
+def _unended(found: Estimate, loads: LoadModel) -> list[str]:
+    """Return a note on sinks that nothing reaches since no window before them ends within the rates."""
+    from penstock.latency.ways import upstream
+
+    network = loads.network
+    before, windows = upstream(network), {name for name, each in network.operators.items() if each.window is not None}
+    quiet = [
+        name
+        for name, row in found.sinks.items()
+        if not row.weight and ({network.sinks[name].input, *before.get(network.sinks[name].input, ())} & windows)
+    ]
+    if not quiet:
+        return []
+    ends = f"no window before {', '.join(quiet)} ends within the rates of {loads.rates.duration:g} s"
+    return [f"{ends}, for windows wait until late rows have come: give longer rates"]
 
 
 def _crowded(cluster: Cluster, placed: Placement) -> list[str]:

@@ -284,7 +284,7 @@ def show_latency(document: Document, sinks: Document) -> None:
             gap = f"{100 * (guess / measured[key] - 1):+.1f} %" if guess is not None and measured[key] and alike else ""
             beside = [virtual[key] if virtual else ""] if simulated else []
             shown, word = name if key == "max" else "", {"max": "worst"}.get(key, key)
-            between = [common.between(row["interval"][word])] if "interval" in row else [""]
+            between = [common.between(pair)] if (pair := row.get("interval", {}).get(word)) else [""]
             rows.append([shown, word, *beside, guess, *(between if spread else []), measured[key], gap])
     columns = [
         "sink",

@@ -29,7 +29,10 @@ class TableOptions(NamedTuple):
 
     planner: Annotated[
         str | None,
-        typer.Option("--planner", help="exact, solver, solver-w, c-fit, d-fit, replica, random-drop or input-only."),
+        typer.Option(
+            "--planner",
+            help="exact, solver, solver-w, c-fit, d-fit, replica, random-drop or input-only; it or --plan is needed.",
+        ),
     ] = None
     upto: Annotated[
         str | None, typer.Option("--upto", metavar="INLINE", help="Highest rates in the table; default: twice --at.")

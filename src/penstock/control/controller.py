@@ -400,13 +400,14 @@ def moved(given: Document) -> Proposing:
         if host in now.draining:
             raise Infeasible(f"{host!r} is to become empty: what comes there would leave again")
         moves = now.together({name: host})
+        others = sorted(set(moves) - {name})
         told = now.ready and here not in now.seen.down
         then = {"worst": now.worst(now.where(moves)), "otherwise": now.worst()} if told else {}
         return Proposal(
             policy="move",
             plan=Plan(placement=moves),
             why=f"asked to move {name} from {here} to {host}"
-            + (f", with {', '.join(sorted(set(moves) - {name}))}, which share its query" if len(moves) > 1 else ""),
+            + (f", with {', '.join(others)}, which share{'s' * (len(others) == 1)} its query" if others else ""),
             expected={**then, "pause": now.goals.pause},
             asked=True,
             dry=bool(given.get("dry")),

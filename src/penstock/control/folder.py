@@ -30,6 +30,7 @@ import attrs
 
 from penstock.errors import EngineError, InputError
 from penstock.files import Document, read_kept, to_json
+from penstock.telemetry.runs import ABOUT
 
 DEFAULT = ".penstock"
 
@@ -325,6 +326,8 @@ def folder_of(directory: str | None) -> Folder:
     known = [folder for folder in found if folder.known]
     if not known:
         where, hint = directory or DEFAULT, "start one: penstock control NETWORK …"
+        if directory is not None and (Path(directory) / ABOUT).is_file():
+            hint = f"this is the folder of a penstock run: penstock dashboard {directory}"
         raise InputError("no controller has run here", file=where, hint=hint)
     alive = [folder for folder in known if folder.alive] or known
     if len(alive) == 1:

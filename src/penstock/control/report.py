@@ -153,3 +153,7 @@ def _add_prediction(document: Document, prediction: Prediction) -> None:
         document |= prediction.spread.document()
         for name, pairs in prediction.spread.sinks.items():
             document["sinks"][name]["interval"] = {key: list(pair) for key, pair in pairs.items()}
+        for row in (document, *document["sinks"].values()):
+            # Where nothing was predicted there is nothing to be off.
+            if row["predicted"]["max"] is None:
+                row["interval"] = dict.fromkeys(row["interval"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from penstock.errors import InputError
 from penstock.telemetry.applications import applications
@@ -12,6 +13,7 @@ from penstock.telemetry.events import Unreadable
 from penstock.telemetry.files import find_logs
 from penstock.telemetry.parts import Unbegun
 from penstock.telemetry.reader import ENABLED, Reader, Report
+from penstock.telemetry.runs import ABOUT
 from penstock.telemetry.tables import Telemetry
 
 
@@ -71,6 +73,10 @@ def _nothing(paths: Sequence[str], empty: Sequence[tuple[str, str, str]], failed
     Queries that failed at once say why there is no batch, and stand for the rest.
     """
     given = ", ".join(map(str, paths[:3]))
+    for path in paths:
+        if (Path(path) / ABOUT).is_file():
+            hint = f"this is the folder of a penstock run: penstock dashboard {path}"
+            return InputError("expected logs of Spark", file=path, hint=hint)
     if failed:
         why = "; ".join(map(str, failed[:3])) + ("; …" if len(failed) > 3 else "")
         return InputError(f"nothing could be read: {why}", file=given)
