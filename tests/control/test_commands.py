@@ -487,3 +487,12 @@ def test_status_says_what_moves_and_that_there_is_more(penstock, network, burst)
     assert "o0*, o1" in said.out
     assert "o7, …" in said.out
     assert "*: is moving" in said.err
+
+
+@pytest.mark.parametrize("trigger", [[], ["--trigger", "1"]])
+def test_micro_batches_that_the_simulator_leaves_out_are_noted(penstock, network, burst, tmp_path, trigger):
+    """Where the cluster is Spark and no trigger is given it is said that rows are served one by one."""
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('[hosts.h1]\n[hosts.h2]\n[spark]\ntrigger = "2 seconds"\n')
+    done = penstock("control", network, "--cluster", cluster, "--rates", burst, "--placement", PLACED, *trigger)
+    assert ("count with --trigger 2" in done.err) == (not trigger)

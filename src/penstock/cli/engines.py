@@ -95,6 +95,9 @@ def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     from penstock.telemetry.runs import ABOUT
 
     assert wanted.rates is not None  # noqa: S101 - checked before
+    if wanted.trigger is None and wanted.cluster.spark.given and wanted.cluster.spark.mode == "micro-batch":
+        step = wanted.cluster.spark.trigger
+        common.note(f"note: rows are served one by one; the cluster's micro-batches count with --trigger {step:g}")
     batches = None if wanted.trigger is None else MicroBatch(trigger=wanted.trigger, overhead=wanted.overhead or 0.0)
     options = Options(duration=wanted.seconds, move_time=wanted.move_time, microbatch=batches, seed=wanted.seed)
     record = Recording(progress=None if wanted.pace is None else held_back(wanted.pace, wanted.since))

@@ -237,10 +237,9 @@ def _show(document: Document, graph: Network, *, json: bool) -> None:
         common.say(f"the score is within {document['reached']:.3g} of the optimum {where}")
     for note in document.get("notes", ()):
         common.say(note)
-    common.say(
-        f"{document['entries']} entries, planned in {document['seconds']:.3g} s, "
-        f"look-up {document['lookup'] * 1e6:.3g} µs"
-    )
+    made, took = f"planned in {document['seconds']:.3g} s", document["lookup"]
+    table = f"{document['entries']} entries, {made}, look-up {took * 1e6:.3g} µs"
+    common.say(table if document["entries"] else f"no table: each plan is computed for its rates; {made}")
 
 
 def _rates(given: str, graph: Network, at: str) -> Matrix:
