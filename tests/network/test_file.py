@@ -399,3 +399,18 @@ def test_only_items_with_a_comment_end_their_line() -> None:
     document = {"name": "n", "sources": {"clicks": source}, "operators": {"m": operator}, "sinks": sinks}
     (found,) = parse_network(document).operators.values()
     assert found.select == "user, 'a--b' AS sep, `x--y`, n /* it's */ -- it's counted\n"
+
+
+def test_a_column_that_is_selected_twice_is_refused() -> None:
+    """A plain name that stands twice in a list is refused, in any case; what is more is for Spark to judge."""
+    table = {"kind": "map", "input": "s", "cost": 1.0}
+
+    def read(*select: str) -> Network:
+        operators = {"a": {**table, "select": [*select]}}
+        return parse_network(
+            {"name": "n", "sources": {"s": {}}, "operators": operators, "sinks": {"z": {"input": "a"}}}
+        )
+
+    with pytest.raises(InputError, match="column 'id' is there twice"):
+        read("id", "at", "ID")
+    assert read("id", "id + 1", "id + 1 as next").operators

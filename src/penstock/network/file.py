@@ -288,7 +288,7 @@ def _operator(name: str, document: Document, defaults: Document, folder: str | N
         service=table.service,
         emit=table.emit,
         where=table.where,
-        select=_items(table.select) if isinstance(table.select, list) else table.select,
+        select=_items(table.select, f"{at}.select") if isinstance(table.select, list) else table.select,
         by=_columns(table.by, f"{at}.by"),
         window=window,
         slide=None if table.slide is None else _duration(table.slide, f"{at}.slide"),
@@ -384,8 +384,12 @@ def _finite(number: float, at: str) -> None:
         raise InputError(f"expected a finite number >= 0, got {number}", at=at)
 
 
-def _items(given: list[str]) -> str:
+def _items(given: list[str], at: str) -> str:
     """Return the items of a list as one text; one may end with a comment, which goes on to the end of its line."""
+    # To Spark, names in other cases are the same; what is more than a name it has to tell.
+    plain = [item.strip().lower() for item in given if re.fullmatch(r"\s*[A-Za-z_]\w*\s*", item)]
+    if twice := next((name for name in plain if plain.count(name) > 1), None):
+        raise InputError(f"column {twice!r} is there twice", at=at, hint="give one of them another name: x as y")
     return ", ".join(
         f"{item}\n" if any(found.startswith("--") for found in QUOTED.findall(item)) else item for item in given
     )
