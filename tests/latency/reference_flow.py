@@ -133,14 +133,21 @@ def _open_step(follow, r, k, steps):
     return root
 
 
+def _turn(free, follow, r, rate, width, come, k):
+    """Return when (s) what has come, and asks for no work, is done: in the first step from this one that has room."""
+    k = _open_step(follow, r, k, free.shape[1])
+    return max(come, (k + 1) * width - free[r, k] / rate) if k < free.shape[1] else np.inf
+
+
 def _serve(free, follow, r, rate, width, start, last, work):
     """Give a span the room of the first steps that have some; return when its service begins and ends (s)."""
     steps = free.shape[1]
     if work <= 0.0:
-        # Nothing to do is still done in turn: after what is older.
-        k = _open_step(follow, r, int(min(last / width + 1e-9, steps)), steps)
-        finish = max(last, (k + 1) * width - free[r, k] / rate) if k < steps else np.inf
-        return min(finish, start), finish
+        # Nothing to do is still done in turn: the first and the last of it after what is older.
+        begin = _turn(free, follow, r, rate, width, start, int(min(start / width + 1e-9, steps)))
+        step = int(min(max(last / width - 1e-9, 0.0), steps))
+        finish = max(begin, _turn(free, follow, r, rate, width, last, step))
+        return begin if finish < np.inf else start, finish
     served, opened, finish = 0.0, -1.0, last
     k = int(start / width + 1e-9)
     while served < work * (1 - 1e-12):

@@ -83,6 +83,23 @@ def test_never_below_the_backlog_of_a_host(seed: int) -> None:
     assert sharing(model, placement, cluster).total.worst >= least - 0.1
 
 
+def test_what_costs_nothing_is_as_late_as_what_costs_hardly_anything() -> None:
+    """What costs nothing leaves a busy host in turn, as late as where it costs a nanosecond, and as the bound says."""
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], links={("h2", "h1"): Link(delay=2.0)})
+    placement, rates = Placement({"clean": "h1", "score": "h2", "bill": "h1"}), Rates.constant({"a": 150.0}, 20.0)
+
+    def network(free: float) -> Network:
+        rows = [("clean", "a", free), ("score", "clean", 2e-3), ("bill", "score", 1e-2)]
+        operators = [Operator(name=name, kind="map", inputs=(given,), cost=(cost,)) for name, given, cost in rows]
+        return Network.of("free", [Source(name="a")], operators, [Sink(name="s", input="bill")])
+
+    found, near = (pipelined(load_model(network(cost), rates), placement, cluster) for cost in (0.0, 1e-9))
+    assert found.total.worst == pytest.approx(near.total.worst, rel=1e-3)
+    measured = simulate(network(0.0), cluster, placement, rates, Options(policy="stimulus", drain=True)).latency["max"]
+    assert found.bounds["upper"] is not None
+    assert found.total.worst - 0.1 <= measured <= found.bounds["upper"]
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32 - 1))
 def test_no_tuple_of_one_host_is_later_than_the_upper_bound(seed: int) -> None:

@@ -141,15 +141,23 @@ def _open_step(follow: Ints, r: int, k: int, steps: int) -> int:
 
 
 @inside()
+def _turn(f: Flow, r: int, come: float, k: int) -> float:
+    """Return when (s) what has come, and asks for no work, is done: in the first step from this one that has room."""
+    steps = f.free.shape[1]
+    k = _open_step(f.follow, r, k, steps)
+    return max(come, (k + 1) * f.width - f.free[r, k] / f.stations.capacity[r]) if k < steps else np.inf
+
+
+@inside()
 def _serve(f: Flow, r: int, start: float, last: float, work: float) -> tuple[float, float]:
     """Give a span the room of the first steps that have some; return when its service begins and ends (s)."""
     free, follow, rate, width = f.free, f.follow, f.stations.capacity[r], f.width
     steps = free.shape[1]
     if work <= 0.0:
-        # Nothing to do is still done in turn: after what is older.
-        k = _open_step(follow, r, int(min(last / width + 1e-9, steps)), steps)
-        finish = max(last, (k + 1) * width - free[r, k] / rate) if k < steps else np.inf
-        return min(finish, start), finish
+        # Nothing to do is still done in turn: the first and the last of it after what is older.
+        begin = _turn(f, r, start, int(min(start / width + 1e-9, steps)))
+        finish = max(begin, _turn(f, r, last, int(min(max(last / width - 1e-9, 0.0), steps))))
+        return begin if finish < np.inf else start, finish
     served, opened, finish = 0.0, -1.0, last
     k = int(start / width + 1e-9)
     while served < work * (1 - 1e-12):
