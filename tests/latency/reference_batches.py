@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.latency.fragments import Fragment
 from penstock.latency.microbatch import COMMIT, READING, BatchEstimate, MicrobatchResult
+from penstock.latency.tables import SOON
 from penstock.load import LoadModel
 from penstock.network import Network, Operator, Stream
 
@@ -137,7 +138,7 @@ def microbatch(
         end = start + duration
         query.start, query.end, free[host] = start, end, end
         batches.append(BatchEstimate(query.fragment.name, start, duration, load))
-        visible = max(start, end - commit)
+        visible = max(end - commit, start + reading + SOON * trigger)
         for stream, (stimulus, weight) in outputs.items():
             seen = np.full(stimulus.size, visible)
             if progressive and stimulus.size:

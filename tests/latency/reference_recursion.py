@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from penstock.latency.shape import Pace, Shape
-from penstock.latency.tables import LONGEST
+from penstock.latency.tables import LONGEST, SOON
 
 Numbers = Sequence[int]
 Figures = Sequence[float]
@@ -96,7 +96,7 @@ class Group:
             each.stage, each.turn = WAITING, self.now
         elif each.stage == TASKS:
             each.stage = COMMIT
-            batches.visible[each.batch] = self.now
+            batches.visible[each.batch] = max(batches.unseen[each.batch], self.now)
         else:
             batches.end[each.batch] = self.now
             self.under.remove(each)
@@ -124,24 +124,25 @@ class Cores:
             [Group(c) if size > 1 else None for c, size in zip(shape.cores, sizes, strict=True)],
         )
 
-    def begin(self, batches: Batches, query: int, fixed: float, tasks: float, commit: float) -> None:
+    def begin(self, batches: Batches, query: int, fixed: float, tasks: float, pace: Pace) -> None:
         """Begin the newest batch, and note when it and the others of its group will be visible and end.
 
         Parameters
         ----------
         fixed, tasks
             Seconds that its parts take alone.
-        commit
-            Seconds at its end for which its output is visible.
+        pace
+            Tells for how many seconds at its end its output is visible.
         """
         batch = len(batches.query) - 1
         start, group = batches.start[batch], self.groups[self.group[query]]
         batches.end.append(start + (fixed + tasks))
-        batches.visible.append(max(start, batches.end[batch] - commit))
+        batches.unseen.append(start + pace.reading + SOON * pace.trigger)
+        batches.visible.append(max(batches.unseen[batch], batches.end[batch] - pace.commit))
         if group is None:
             return
         group.advance(batches, start)
-        late = min(commit, fixed + tasks)
+        late = min(pace.commit, fixed + tasks)
         ahead = max(fixed - late, 0.0)
         left = [ahead, 0.0, fixed + tasks - late - ahead, late]
         group.under.append(Under(query, batch, self.host[query], left, FIXED, start))
@@ -154,8 +155,9 @@ class Batches:
 
     Attributes
     ----------
-    query, start, end, visible, work
-        Of each: its query, when it starts, ends and its output is visible (s), and the seconds of work in it.
+    query, start, end, visible, unseen, work
+        Of each: its query, when it starts, ends, its output is visible and at the earliest so (s), and its seconds of
+        work.
     upto
         How far each inlet of the query has come by its end.
     said
@@ -168,6 +170,7 @@ class Batches:
     start: list[float] = attrs.field(factory=list)
     end: list[float] = attrs.field(factory=list)
     visible: list[float] = attrs.field(factory=list)
+    unseen: list[float] = attrs.field(factory=list)
     work: list[float] = attrs.field(factory=list)
     upto: list[list[int]] = attrs.field(factory=list)
     said: list[list[float | None]] = attrs.field(factory=list)
@@ -497,7 +500,7 @@ def follow(shape: Shape, pace: Pace) -> Batches:
         fixed, tasks = (pace.overhead[host], work) if fed else (pace.idle[host], 0.0)
         fixed += pace.extra[query]
         longer = longer_by(pace, host, floor((start - pace.phase) / pace.trigger + 1e-9), fixed + tasks)
-        cores.begin(batches, query, possible(longer * fixed), possible(longer * tasks), pace.commit)
+        cores.begin(batches, query, possible(longer * fixed), possible(longer * tasks), pace)
         for q in others[query]:
             starts[q] = next_start(shape, pace, side, batches, q)
     return batches

@@ -188,6 +188,7 @@ def test_shared_cores_beside_small_steps(seed: int) -> None:
         group.advance(batches, start)
         batches.end.append(0.0)
         batches.visible.append(0.0)
+        batches.unseen.append(0.0)
         group.under.append(Under(number, number, host, [fixed, 0.0, tasks, 0.0], turn=start))
     group.advance(batches, math.inf)
     step = 2e-4

@@ -3,7 +3,8 @@
 A batch of a query starts at the later of the end of the previous one and the next multiple of the trigger after its
 start; without new input it waits for a later multiple. It takes what is visible at its start, lasts
 ``overhead + factor · Σ tuples · cost`` (without input, to end windows, ``idle``) where it has its host for itself, and
-its output becomes visible at its end (less the commit), at sinks and in the logs that other queries read. Queries of
+its output becomes visible at its end (less the commit), at sinks and in the logs that other queries read; however short
+it is, not to batches that start with it. Queries of
 one host share its time: the fixed parts of their batches and the tasks of one go on side by side, the tasks of others
 wait for their turn; hosts that are more than their machine has cores share these. Left out: how batches of one size
 differ from each other, garbage collection, and what queries take from each other's caches.

@@ -35,7 +35,7 @@ from penstock.latency.inlets import (
     take_feed,
     waters_at,
 )
-from penstock.latency.tables import COMMIT, DONE, ENDED, FIXED, FULL, LONGEST, TASKS, WAITING
+from penstock.latency.tables import COMMIT, DONE, ENDED, FIXED, FULL, LONGEST, SOON, TASKS, WAITING
 
 # It is called by address, so it needs no wrappers.
 _compiler: Any = njit
@@ -207,6 +207,12 @@ def _crowd(g: Scalars, first: int) -> int:
 
 
 @inside
+def _shown(g: Scalars, start: float, done: float) -> float:
+    """Return when the output of a batch is visible (s): not yet to batches that start, and see their input, with it."""
+    return max(done, start + g.reading + SOON * g.trigger)
+
+
+@inside
 def _move_on(g: Scalars, number: int) -> None:
     """Let the batches of a group whose stage is done begin their next one, and leave after the last."""
     group = groups_at(g.groups, number)
@@ -227,7 +233,7 @@ def _move_on(g: Scalars, number: int) -> None:
                 batch.stage, batch.turn = WAITING, group.now
             else:
                 batch.stage, batch.left = COMMIT, batch.commit
-                batch.visible = group.now
+                batch.visible = _shown(g, batch.start, group.now)
             before = n
         n = after
 
@@ -292,7 +298,7 @@ def _begin(g: Scalars, n: int, fixed: float, tasks: float) -> None:
     """Begin a batch whose parts take so long alone, and note when it and others of its group are visible and end."""
     batch = batches_at(g.batches, n)
     batch.end = batch.start + (fixed + tasks)
-    batch.visible = max(batch.start, batch.end - g.commit)
+    batch.visible = _shown(g, batch.start, batch.end - g.commit)
     number = queries_at(g.queries, batch.query).group
     group = groups_at(g.groups, number)
     if group.members < 2:

@@ -87,7 +87,7 @@ def steady_state(
         few, many = hops[sink.input]
         if few != many:
             return None
-        worst = many * batch.every + batch.lasts - COMMIT - READING
+        worst = many * batch.every + max(batch.lasts - COMMIT - READING, 0.0)
         sinks[name] = worst, worst - batch.every / 2
     return Steady(found, sinks)
 

@@ -10,6 +10,9 @@ FIXED, WAITING, TASKS, COMMIT = range(4)
 DONE = 1e-12
 """Seconds of a stage that are as good as none."""
 
+SOON = 1e-6
+"""Share of the trigger's interval after which the output of a batch, however short, is visible once input was seen."""
+
 LONGEST = 1e9
 """Seconds (30 years) that a batch takes at most, so that numbers without sense still give numbers."""
 
