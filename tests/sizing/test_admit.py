@@ -171,6 +171,19 @@ def test_quotas_and_pins_hold() -> None:
         admit(runs(running, rates, placement, tight), new, 1.0)
 
 
+def test_a_host_that_runs_what_has_no_load_is_not_empty() -> None:
+    """A host whose operators get no rows yet has less memory than an empty one, and the empty one is found."""
+    seen = Operator(name="a", kind="aggregate", inputs=("r",), window=10.0, cost=(0.001,), state=900e6)
+    running = Network.of("n", [Source(name="r")], [seen], [Sink(name="ka", input="a")])
+    more = Operator(name="b", kind="aggregate", inputs=("s",), window=10.0, cost=(0.001,), state=500e6)
+    new = Network.of("m", [Source(name="s")], [more], [Sink(name="kb", input="b")])
+    cluster = Cluster.of([Host(name=name, memory=1e9) for name in ("h1", "h2")])
+    rates = Rates.constant({"r": 0.0, "s": 100.0}, 60.0)
+    for model in ("mace", "microbatch"):
+        found = admit(runs(running, rates, Placement({"a": "h1"}), cluster), new, 30.0, model=model)
+        assert dict(found.placement) == {"b": "h2"}
+
+
 def test_shared_names_are_refused() -> None:
     """An operator or sink of both networks is bad input, a source of both is the same source."""
     running = chain([0.001])

@@ -57,7 +57,7 @@ class Candidates:
         self.hold = np.array([host.memory for host in cluster.hosts.values()])
         for name, host in placement.items():
             self.hold[rows[host]] -= network.operators[base_name(name)].state or 0.0
-        self.alike = self._alike(network, statistics)
+        self.alike = self._alike(network, set(placement.values()), statistics)
         self.kinds: dict[int, list[int]] = {}
         for index, kind in enumerate(self.alike):
             self.kinds.setdefault(kind, []).append(index)
@@ -85,10 +85,9 @@ class Candidates:
         room = self.level[host] + load <= self.share[host] * (1 + TIE)
         return bool(room and (state == 0 or state <= self.hold[host]))
 
-    def _alike(self, network: Network, statistics: Statistics | None) -> list[int]:
+    def _alike(self, network: Network, taken: set[str], statistics: Statistics | None) -> list[int]:
         """Number the hosts so that empty ones that can be exchanged for each other share a number."""
         named = {host for _, host in network.named_hosts}
-        taken = {name for name, row in zip(self.hosts, self.base, strict=True) if row.any()}
         apart = set(self.hosts) if self.cluster.links else named | taken
         return alike(self.cluster.hosts.values(), apart, None if statistics is None else statistics.hosts)
 
