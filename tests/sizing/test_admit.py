@@ -126,6 +126,17 @@ def test_large_query_is_never_worse_than_no_search() -> None:
     assert found.after.total.worst <= whole.total.worst
 
 
+def test_a_slow_model_is_not_asked_about_every_pair_of_many_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a number of estimates the search takes the best that it has, and says that there may be better."""
+    monkeypatch.setattr("penstock.sizing.candidates.ESTIMATES", 4)
+    running, new = chain([0.001] * 8), renamed(chain([0.002, 0.001]), "new-")
+    placement = Placement({name: f"h{k + 1}" for k, name in enumerate(running.operators)})
+    rates = Rates.constant(dict.fromkeys(running.sources, 100.0), 5.0)
+    found = admit(runs(running, rates, placement, Cluster.uniform(8)), new, 5.0, model="sharing")
+    assert found.admitted
+    assert not found.exhaustive
+
+
 def test_tighter_bounds_of_single_sinks() -> None:
     """A bound of one sink refuses what the bound of all would admit, and is named."""
     running = chain([0.006])

@@ -65,6 +65,22 @@ def test_admission_says_how_far_off_it_may_be(penstock, burst) -> None:
     assert penstock(*words, *tight, "--sure").document["breaks"] == ["from-n"]
 
 
+def test_a_host_that_keeps_the_bound_surely_is_found(penstock, burst) -> None:
+    """`--sure` takes the host whose interval keeps the bound where that of the best prediction does not."""
+    folder, known = burst
+    host = "[hosts.{}]\ncapacity = {}\n"
+    (folder / "c.toml").write_text(host.format("h1", 1.0) + host.format("h2", 1.05) + host.format("h3", 1.0))
+    words = ["admit", folder / "n.toml", folder / "new.toml", "--cluster", folder / "c.toml", "--placement", "a=h1"]
+    words += [*known(0.02), "--rates", "s=270", "--latency", 20]
+    costs = json.loads((folder / "s.json").read_text())
+    hosts = {"h1": {"factor": 1.0}, "h2": {"factor": 1.0, "error": 0.5}, "h3": {"factor": 1.0, "error": 0.01}}
+    (folder / "s.json").write_text(json.dumps({**costs, "hosts": hosts}))
+    assert penstock(*words).document["placement"] == {"n": "h2"}
+    found = penstock(*words, "--sure").document
+    assert (found["admitted"], found["placement"]) == (True, {"n": "h3"})
+    assert found["interval"]["worst"][1] <= 20
+
+
 def test_without_known_errors_the_prediction_decides(penstock, burst) -> None:
     """Where statistics tell of no error there is no interval, and `--sure` says that it could not look at one."""
     folder, known = burst

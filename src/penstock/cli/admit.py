@@ -54,15 +54,12 @@ def command(
     Example: penstock admit examples/two-chains/network.toml examples/two-chains/alarm.toml --hosts 2
     --rates clicks=160,buys=40 --placement views=h1,scored=h1,paid=h2,billed=h2 --latency 0.5
     """
-    import numpy as np
-
     from penstock.cli import reading
-    from penstock.cluster import Placement
     from penstock.control.as_modelled import unlike, worst_by_sink
     from penstock.latency.models import checked_bound, default_model
     from penstock.load.setting import Setting
     from penstock.sizing.admit import admit
-    from penstock.sizing.sure import drawn
+    from penstock.sizing.beside import beside, doubting
     from penstock.units import spoken
     from penstock.workload.rates import inline_rates
 
@@ -78,23 +75,20 @@ def command(
     expected = reading.get_rates(whole, *rates, known)
     name = model.model or default_model(cluster, whole, placed)
     runs = Setting(network=running, cluster=cluster, placement=placed, statistics=known, rates=expected)
-    found, notes = admit(runs, added, bound, model=name, sinks=bounds), list[str]()
-    deployed = attrs.evolve(runs, network=whole, placement=Placement({**placed, **found.placement}))
-    after = drawn(found.after, deployed, np.random.default_rng(answer.seed), sure=query.sure)
-    found = attrs.evolve(found, after=after, bounds=attrs.evolve(found.bounds, sure=query.sure))
+    doubt = doubting(runs, whole, answer.seed, sure=query.sure)
+    found = admit(runs, added, bound, model=name, sinks=bounds, doubt=doubt if query.sure else None)
+    if found.after.spread is None:
+        found = attrs.evolve(found, after=doubt(found.after, found.placement))
+    notes, after = list[str](), beside(runs, whole, found.placement)
     if check:
-        found = attrs.evolve(found, simulated=worst_by_sink(deployed, expected, name, answer.seed))
-        notes = unlike(whole, cluster, deployed.placement, name)
+        found = attrs.evolve(found, simulated=worst_by_sink(after, expected, name, answer.seed))
+        notes = unlike(whole, cluster, after.placement, name)
     document: Document = {"network": running.name, "new": added.name, **found.document()}
     document["notes"] += notes
     if query.apply:
-        document |= {
-            "applied": False,
-            **(_attached(added, running, expected, query.directory, bound, bounds) if found.admitted else {}),
-        }
-        if document["applied"]:
-            # The controller decides by what runs now.
-            document["placement"] = document["controller"].get("decided", {}).get("attach", document["placement"])
+        document["applied"] = False
+        if found.admitted:
+            document |= _attached(added, running, expected, query.directory, bound, bounds)
     if answer.json:
         common.answer(document)
     else:
@@ -160,4 +154,7 @@ def _attached(
         "admit",
         {"network": network_document(settled(added, running.sources)), "rates": most, "latency": bound, "sinks": sinks},
     )
-    return {"applied": bool(answer["done"]), "controller": answer}
+    # The controller decides by what runs now.
+    decided = answer.get("decided", {}).get("attach") if answer["done"] else None
+    placement = {} if decided is None else {"placement": decided}
+    return {"applied": bool(answer["done"]), "controller": answer, **placement}

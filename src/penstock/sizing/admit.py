@@ -14,7 +14,7 @@ from penstock.network import Network
 from penstock.network.meaning import meant
 from penstock.sizing.admission import Admission
 from penstock.sizing.bounds import Bounds
-from penstock.sizing.candidates import Candidates
+from penstock.sizing.candidates import Candidates, Doubt
 
 
 def merged(network: Network, new: Network) -> Network:
@@ -52,12 +52,19 @@ def merged(network: Network, new: Network) -> Network:
 
 
 def admit(
-    running: Setting, new: Network, bound: float, *, model: str = "mace", sinks: Mapping[str, float] | None = None
+    running: Setting,
+    new: Network,
+    bound: float,
+    *,
+    model: str = "mace",
+    sinks: Mapping[str, float] | None = None,
+    doubt: Doubt | None = None,
 ) -> Admission:
     """Decide whether the operators of a new query fit beside those that run, which stay where they are.
 
     With up to two new operators, and with few hosts also with more, every placement is considered; beyond that branch
-    and bound goes as far as it is allowed to and then takes the best found.
+    and bound goes as far as it is allowed to and then takes the best found. Models that have to follow each placement
+    are asked some hundred times at most.
 
     Parameters
     ----------
@@ -71,6 +78,8 @@ def admit(
         Latency model that decides.
     sinks
         Tighter bounds of single sinks (s).
+    doubt
+        Gives estimates their intervals, of which the upper ends then have to keep the bounds too.
 
     Raises
     ------
@@ -86,7 +95,7 @@ def admit(
     for part in (network, new):
         part.check_costs()  # The whole would name one file for both.
     whole = merged(network, new)
-    bounds = Bounds(bound, _limits(whole, sinks or {}, bound))
+    bounds = Bounds(bound, _limits(whole, sinks or {}, bound), sure=doubt is not None)
     loads = load_model(whole, rates)
     decide = model_of(model)
 
@@ -94,12 +103,12 @@ def admit(
         return decide(loads, Placement({**placement, **added}), cluster, statistics)
 
     search = Candidates(loads, whole, tuple(new.operators), placement, cluster, statistics)
-    if model == "mace" and cluster.free_links and not bounds.sinks:
+    if model == "mace" and cluster.free_links and not bounds.sinks and doubt is None:
         where, exhaustive = search.by_waits()
         after = estimate(search.named(where))
     else:
         least = bound if above_backlog(model, whole) else None
-        where, after, exhaustive = search.by_estimates(estimate, bounds.excess, least)
+        where, after, exhaustive = search.by_estimates(estimate, bounds.excess, least, doubt)
     before = None
     if network.operators:
         before = decide(load_model(network, rates.only(network.sources)), placement, cluster, statistics)

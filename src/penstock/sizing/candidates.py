@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -20,6 +21,15 @@ ROWS = 20_000
 
 ESTIMATES = 300
 """Estimates of whole placements by a slow model, likewise."""
+
+INTERVALS = 20
+"""Placements whose interval is drawn, at most, to find one that fits by it."""
+
+Weighed = tuple[float, tuple[int, ...], Estimate]
+"""An excess (s), the hosts of the new operators, and the estimate that has it."""
+
+Doubt = Callable[[Estimate, Mapping[str, str]], Estimate]
+"""Gives the estimate of a placement of the new operators its interval."""
 
 
 class Candidates:
@@ -135,17 +145,16 @@ class Candidates:
         estimate: Callable[[Mapping[str, str]], Estimate],
         excess: Callable[[Estimate], float],
         bound: float | None,
+        doubt: Doubt | None = None,
     ) -> tuple[dict[int, int], Estimate, bool]:
-        """Return the placement of least excess by a model of whole placements.
+        """Return the placement of least excess by a model of whole placements, and whether none can be better.
 
         Candidates come in the order of their hosts' worst waits. With a ``bound`` (s) the model never answers less
-        than those waits, so that the search ends at the first candidate that cannot be better.
+        than those waits, so that the search ends at the first candidate that cannot be better. With a ``doubt``
+        those that fit by the prediction are given their intervals, the best first, until one fits by its interval.
         """
-        combos = 1
-        for places in self.allowed:
-            combos *= len(places)
-        exhaustive = len(self.new) <= 2 or combos <= ESTIMATES
-        if exhaustive:
+        listed = math.prod(len(places) for places in self.allowed) <= ROWS
+        if listed:
             trials = [
                 (self._waits_of(hosts), hosts)
                 for hosts in itertools.product(*self.allowed)
@@ -154,26 +163,50 @@ class Candidates:
         else:
             start = tuple(self.by_waits()[0].values())
             trials = [(self._waits_of(start), start)]
-        best: tuple[float, tuple[int, ...], Estimate] | None = None
+        best: Weighed | None = None
+        fitting: list[Weighed] = []
 
         def weigh(hosts: tuple[int, ...]) -> bool:
             nonlocal best
             found = estimate(self.named(dict(enumerate(hosts))))
             value = excess(found)
+            if doubt is not None and value <= TIE:
+                fitting.append((value, hosts, found))
             if best is None or value < best[0] - TIE:
                 best = (value, hosts, found)
                 return True
             return False
 
-        for wait, hosts in sorted(trials):
-            if bound is not None and best is not None and wait - bound >= best[0] - TIE:
+        exhaustive = listed
+        for number, (wait, hosts) in enumerate(sorted(trials)):
+            # In doubt the best prediction need not be what fits, so that all that may fit are weighed.
+            beaten = -np.inf if best is None else max(best[0], 0.0 if doubt else best[0]) - TIE
+            if bound is not None and best is not None and wait - bound >= beaten:
+                break
+            if number == ESTIMATES:
+                exhaustive = False
                 break
             weigh(hosts)
         if best is None:
             raise self._no_division()
         if not exhaustive:
             self._descend(weigh, lambda: best[1] if best else ())
+        if doubt is not None and fitting:
+            best, every = self._doubted(fitting, excess, doubt)
+            exhaustive = exhaustive and every
         return dict(enumerate(best[1])), best[2], exhaustive
+
+    def _doubted(
+        self, fitting: list[Weighed], excess: Callable[[Estimate], float], doubt: Doubt
+    ) -> tuple[Weighed, bool]:
+        """Return the first that fits by its interval, else the one that misses least; and whether all were drawn."""
+        drawn: list[Weighed] = []
+        for _, hosts, found in sorted(fitting, key=lambda row: row[0])[:INTERVALS]:
+            sure = doubt(found, self.named(dict(enumerate(hosts))))
+            drawn.append((excess(sure), hosts, sure))
+            if drawn[-1][0] <= TIE:
+                return drawn[-1], True
+        return min(drawn, key=lambda row: row[0]), len(drawn) == len(fitting)
 
     def _descend(self, weigh: Callable[[tuple[int, ...]], bool], now: Callable[[], tuple[int, ...]]) -> None:
         """Move one operator at a time, to the hosts where it alone would wait least, while that helps."""
