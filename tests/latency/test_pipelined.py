@@ -157,6 +157,19 @@ def test_late_and_prompt_tuples_of_a_union_are_told_apart() -> None:
         assert (row.p50, row.mean) == pytest.approx((true["p50"], true["mean"]), abs=1e-3)
 
 
+@pytest.mark.parametrize("busy", [[100.0, 100.0, 100.0], [100.0, 0.0, 100.0]])
+def test_ways_that_no_tuple_takes_delay_nothing(busy: list[float]) -> None:
+    """A query whose source is silent all the time adds no delay of its links, nor in moments when nothing comes."""
+    chain_of = [Operator(name=name, kind="map", inputs=(given,), cost=(1e-3,)) for name, given in ("xa", "yb")]
+    sources = [Source(name=name, host="h1") for name in "ab"]
+    network = Network.of("n", sources, chain_of, [Sink(name="s", input="x"), Sink(name="t", input="y")])
+    links = {("h1", "h2"): Link(delay=0.1), ("h1", "h3"): Link(delay=9.0)}
+    cluster = Cluster.of([Host(name=name) for name in ("h1", "h2", "h3")], links=links)
+    model = load_model(network, Rates.of(1.0, {"a": busy, "b": [0.0] * 3}))
+    for estimate in (mace, pipelined):
+        assert estimate(model, {"x": "h2", "y": "h3"}, cluster).total.worst == pytest.approx(0.1)
+
+
 def test_a_link_is_the_bottleneck_where_most_waits_there() -> None:
     """What waits longest is named, be it a host or a link, with its backlog."""
     operators = [

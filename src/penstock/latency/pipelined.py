@@ -72,6 +72,9 @@ def pipelined(
     real |= np.repeat(stations.ended, fine, axis=1)[:, None]
     # Where nothing comes, the wait is that of a tuple that would: as in Mace, which knows hosts only.
     silent = np.logical_not(real.any(axis=(0, 1)))
+    # Ends that never get any are as late as the links before them, and no tuple is.
+    reached = real.any(axis=(1, 2), keepdims=True)
+    silent = silent & (reached | ~reached.any())
     shown = np.where(real | silent, late, 0.0).max(axis=(0, 1), initial=0.0)
     at_sinks = {}
     for name, sink in network.sinks.items():

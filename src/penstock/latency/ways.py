@@ -56,18 +56,15 @@ class Ways:
         return _Follower(model, placement, cluster).ways()
 
     def shortest(self) -> dict[str, float]:
-        """Return the least delay (s) of a way through each host and link, to an end that gets tuples if there is one.
+        """Return the least delay (s) of a way through each host and link, to the ends that get tuples if any does.
 
         Whose tuples wait there is not known.
         """
         idle = {end for end, found in self.tuples.items() if not found}
         found: dict[str, float] = {}
-        for ends in (self.least.keys() - idle, idle):
-            near: dict[str, float] = {}
-            for end in ends:
-                for place, delay in self.least[end].items():
-                    near[place] = min(near.get(place, delay), delay)
-            found = near | found
+        for end in self.least.keys() - idle or idle:
+            for place, delay in self.least[end].items():
+                found[place] = min(found.get(place, delay), delay)
         return found
 
     def unhindered(self) -> list[Array]:
