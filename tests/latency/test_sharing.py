@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 from latency_cases import random_chain
 
 from penstock.cluster import Cluster, Placement
+from penstock.errors import InputError, TooLong
+from penstock.latency.intervals import with_interval
 from penstock.latency.mace import mace
 from penstock.latency.models import model_of
 from penstock.latency.sharing import sharing
 from penstock.load import load_model
+from penstock.load.statistics import OperatorStatistics, Statistics
 from penstock.network import chain, chains
 from penstock.workload import Rates
 
@@ -76,3 +79,25 @@ def test_rows_and_circles_of_hosts() -> None:
         found = model_of("sharing")(model, placement, Cluster.uniform(3), None)
         assert found.total.worst >= mace(model, placement, Cluster.uniform(3)).total.worst - 0.1
         assert np.isfinite(found.series).all()
+
+
+def test_rates_that_are_too_long_are_no_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not the backlog but the time of the rates is too long to be followed, the message says that."""
+    monkeypatch.setattr("penstock.latency.fluid.LIMIT", 600)
+    model = load_model(chain([0.001]), Rates.constant({"s1": 1.0}, 100.0))
+    with pytest.raises(InputError, match=r"rates over 100 s, .* are too long") as refused:
+        sharing(model, dict.fromkeys(model.network.operators, "h1"), Cluster.uniform(1))
+    assert not isinstance(refused.value, TooLong)
+
+
+def test_an_interval_whose_draws_cannot_be_followed_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An estimate that was made stays the answer where costs may be too high to follow, and a note says so."""
+    monkeypatch.setattr("penstock.latency.fluid.LIMIT", 600)
+    model = load_model(chain([0.01]), Rates.of(1.0, {"s1": [100.0] * 50}))
+    (name,) = model.network.operators
+    known = Statistics(operators={name: OperatorStatistics(cost=(0.01,), error=0.2)})
+    case = model, {name: "h1"}, Cluster.uniform(1), known
+    told = with_interval(sharing(*case), *case, np.random.default_rng(0))
+    assert told.spread is not None
+    assert told.spread.total["worst"] == (told.total.worst,) * 2
+    assert any("too long to be followed" in note for note in told.notes)

@@ -9,13 +9,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from penstock.arrays import Array
-from penstock.errors import TooLong
+from penstock.errors import InputError, TooLong
 from penstock.files import Document
 
 
 def too_long() -> TooLong:
     """Return the refusal of a backlog that a model cannot follow to its end."""
     return TooLong("the backlog is too long to be followed", hint="use --model mace, or lower the rates")
+
+
+def rates_too_long(duration: float, period: float, width: float) -> InputError:
+    """Return the refusal of rates that a model cannot follow to their end, whatever the backlog."""
+    return InputError(
+        f"rates over {duration:g} s, in periods of {period:g} s, are too long to be followed in slices of {width:g} s",
+        hint="use --model mace, or rates of a shorter time",
+    )
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster
-from penstock.latency.estimate import too_long
+from penstock.latency.estimate import rates_too_long, too_long
 from penstock.load import LoadModel
 from penstock.network import Network
 
@@ -77,6 +77,8 @@ class Fluid:
         """Find by sink the slices, latencies (s) and tuples that reach it, and those of tuples that end before one."""
         k = 0
         most = LIMIT // max(1, len(self.network.operators))
+        if self.slices > most:
+            raise rates_too_long(self.model.rates.duration, self.model.period, self.width)
         while k < self.slices or self.coming or any(any(rows.values()) for rows in self.waiting.values()):
             if k > most:
                 raise too_long()

@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from penstock.cluster import Cluster
+from penstock.errors import TooLong
 from penstock.latency.batches import BatchHosts
 from penstock.latency.draws import DRAWS, certain, draw, guessed, homes
 from penstock.latency.estimate import Estimate, Spread
@@ -17,6 +18,9 @@ from penstock.load import LoadModel, Statistics, load_model
 
 FEW, NUMBERS = 50, 20_000_000
 """Draws of models that are slower than Mace, and loads (operators times periods times draws) followed at most."""
+
+UNDRAWN = "the interval was not drawn"
+"""How the note begins of a prediction whose interval is the prediction itself."""
 
 
 def with_interval(
@@ -37,22 +41,26 @@ def with_interval(
         Where chance comes from.
     """
     spread: Spread | None
+    why = undrawn(statistics, placement.values())
     if found.model == "microbatch":
         placed = BatchHosts.of(statistics, cluster).placed(model, placement)
         spread = placed.spread(rng, scheduled=model.network.scheduled, ends=True)
     else:
         found = attrs.evolve(found, notes=(*found.notes, *guessed(statistics, placement.values())))
-        spread = _recomputed(found, model, placement, cluster, statistics, rng)
+        try:
+            spread = _recomputed(found, model, placement, cluster, statistics, rng)
+        except TooLong:
+            spread, why = None, f"{UNDRAWN}: costs may be so high that the backlog is too long to be followed"
     if spread is None:
         nothing = Spread.none(found.total, found.sinks, found.series)
-        return attrs.evolve(found, spread=nothing, notes=(*found.notes, undrawn(statistics, placement.values())))
+        return attrs.evolve(found, spread=nothing, notes=(*found.notes, why))
     return attrs.evolve(found, spread=spread.around(found.total, found.sinks, found.series))
 
 
 def undrawn(statistics: Statistics | None, hosts: Iterable[str]) -> str:
     """Return the note of a prediction whose interval is the prediction itself."""
     why = "no errors of the costs are known" if certain(statistics, hosts) else "it would take too long"
-    return f"the interval was not drawn: {why}"
+    return f"{UNDRAWN}: {why}"
 
 
 def _recomputed(

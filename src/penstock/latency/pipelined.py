@@ -19,7 +19,7 @@ from penstock.arrays import Array, Bools
 from penstock.cluster import Cluster, base_name, hosts_by_operator
 from penstock.errors import InputError
 from penstock.latency.bounds import capacity_of, grain
-from penstock.latency.estimate import Estimate, Quantiles, episodes, too_long
+from penstock.latency.estimate import Estimate, Quantiles, episodes, rates_too_long, too_long
 from penstock.latency.mace import cumulative_excess, described, error_bar, link_excess, waits_of
 from penstock.latency.slices import followed
 from penstock.load import LoadModel, Statistics
@@ -248,11 +248,7 @@ def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float
     fine *= shorter
     width = model.period / fine
     if model.rates.duration / width * stations.capacity.size > MOST:
-        raise InputError(
-            f"rates over {model.rates.duration:g} s, in periods of {model.period:g} s, are too long to be followed in "
-            f"slices of {width:g} s",
-            hint="use --model mace, or rates of a shorter time",
-        )
+        raise rates_too_long(model.rates.duration, model.period, width)
     busy = stations.load / stations.capacity[:, None]
     slack = np.maximum(width, busy * width)
     after = np.empty((len(stations.sides), 2, periods * fine))
