@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import tracemalloc
 
 import attrs
 import numpy as np
@@ -484,6 +485,16 @@ def test_every_window_that_holds_a_row_is_there() -> None:
     """A row is in each window that begins at most a length before it, also where slides do not divide the length."""
     ends = [root.ends.tolist() for root in _windowed(5.0, 2.0, [100.0, *[0.0] * 9], 1.0).made.roots]
     assert ends[-1] == [1.0, 3.0, 5.0]
+
+
+def test_windows_that_slide_often_take_no_more_room_than_they_are() -> None:
+    """A long window that slides often is followed in memory for the windows, not for each window of each row."""
+    tracemalloc.start()
+    made = _windowed(400.0, 0.02, [10.0] * 100, 1.0).made
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert made.roots[-1].times.size == pytest.approx(500 / 0.02, rel=0.01)
+    assert most < 50e6
 
 
 def test_the_interval_counts_windows_in_the_periods_of_the_prediction() -> None:

@@ -242,9 +242,8 @@ class _Builder:
             if not root.times.size:
                 continue
             sums = np.interp(np.arange(root.times.size + 1), root.edge, root.sums(weight)) if weight.size else None
-            first = np.unique(np.floor((root.times + ahead) / slide + 1e-9)).astype(np.int64)
-            count = max(1, math.ceil(length / slide - 1e-9))
-            for number in np.unique(np.concatenate([first - back for back in range(count)])).tolist():
+            newest = np.unique(np.floor((root.times + ahead) / slide + 1e-9)).astype(np.int64)
+            for number in _reached(newest, max(1, math.ceil(length / slide - 1e-9))).tolist():
                 begin = number * slide - ahead
                 end = begin + length
                 low, high = np.searchsorted(root.times, [begin - 1e-9 * slide, end - 1e-9 * slide])
@@ -337,6 +336,15 @@ class _Builder:
             "segment_first": first,
             "edge": np.concatenate([empty, *(root.edge for root in roots)]).astype(np.int64),
         }
+
+
+def _reached(newest: Ints, count: int) -> Ints:
+    """Return the numbers of the windows that hold a point, given those of the newest and how many hold each."""
+    # Of each those that hold no older point: all between, and at most as many as hold one.
+    fresh = np.minimum(np.diff(newest, prepend=newest[0] - count), count)
+    last = np.cumsum(fresh) - 1
+    numbers: Ints = np.arange(last[-1] + 1) + np.repeat(newest - last, fresh)
+    return numbers
 
 
 def _source(rate: Array, period: float, grain: float) -> Root:
