@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -142,11 +144,20 @@ def orders(network: Network, row: Sequence[str]) -> list[tuple[str, ...]]:
 
 def by_rank(network: Network, row: Sequence[str], fixed: Sequence[tuple[str, str]] = ()) -> tuple[str, ...]:
     """Return the order by falling (1 − selectivity)/cost, the cheapest of independent filters."""
-    left, done = list(row), []
-    while left:
-        ready = [name for name in left if not any(b == name and a in left for a, b in fixed)]
-        done.append(max(ready, key=lambda name: (_rank(network.operators[name]), -left.index(name))))
-        left.remove(done[-1])
+    number = {name: place for place, name in enumerate(row)}
+    before, after = Counter(b for _, b in fixed), defaultdict(list)
+    for a, b in fixed:
+        after[a].append(b)
+    # The highest rank first, of equals the first in the row.
+    ready = [(-_rank(network.operators[name]), number[name], name) for name in row if not before[name]]
+    heapq.heapify(ready)
+    done = []
+    while ready:
+        done.append(heapq.heappop(ready)[2])
+        for name in after[done[-1]]:
+            before[name] -= 1
+            if not before[name]:
+                heapq.heappush(ready, (-_rank(network.operators[name]), number[name], name))
     return tuple(done)
 
 
