@@ -132,6 +132,15 @@ def test_hosts_are_named_after_the_one_they_are_like() -> None:
     assert sorted(set(found.placement.values())) == ["h1", "h3", "h4", "h5"]
 
 
+@pytest.mark.parametrize("like", [["h1"], ["h1", "h2"]])
+def test_without_operators_no_host_is_needed(like: list[str]) -> None:
+    """A network whose sink reads a source needs no host, whatever the types."""
+    network = Network.of("n", [Source(name="a")], [], [Sink(name="t", input="a")])
+    model = load_model(network, Rates.constant({"a": 10.0}, 10.0))
+    found = provision(model, Fleet.of(model, Cluster.uniform(2), like), 1.0)
+    assert (found.hosts, found.lower_bound, found.estimate.total.worst) == (0, 0, 0.0)
+
+
 def test_hosts_of_several_types_share_no_name() -> None:
     """A mix has hosts of the types that it was found for, also where their names end in numbers that follow."""
     network = chains([[0.03], [0.03], [0.03]])

@@ -167,10 +167,10 @@ def _provided(
     alone = work.alone()
     if exact and alone is not None:
         raise Infeasible(alone, hosts=None, lower_bound=None)
-    if len(fleet.like) > 1:
+    if len(fleet.like) > 1 and work.names:
         return _mixed(work, estimate)
     backlog = above_backlog(name, model.network)
-    lower = work.fewest() if backlog else 1
+    lower = max(work.fewest(), 1) if backlog else 1  # Without operators too a cluster has a host.
     most = max(len(model.network.operators), 1)
 
     trials = Trials(work=work, exact=exact, backlog=backlog, place=place, improve=improve)
