@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 
 import attrs
@@ -176,7 +177,7 @@ def test_backlog_is_the_same_for_who_comes_late(tmp_path: Path, folded: int) -> 
     with open(tmp_path / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # it goes on: the window is a quarter of an hour
         view = RunView(tmp_path)
-    view.look(BEGIN + 1010)
+        view.look(BEGIN + 1010)
     assert view.board.start > BEGIN
     backlog = view.live(BEGIN + 1010)["series"]["backlog"]
     # 10 s of rows came since the last batch of h1 began; h2 has taken all that h1 put.
@@ -395,6 +396,66 @@ def test_rates_are_of_what_batches_have_told(tmp_path: Path, early: float) -> No
     row = view.live(BEGIN + 100)["series"]["rates"][0]
     assert row[12:40] == [0.0] * 28
     assert row[42:] == [None] * (len(row) - 42)
+
+
+def test_time_goes_on_where_nothing_comes(tmp_path: Path) -> None:
+    """A run that goes on shows now, also where its sources have fallen silent; the last minute is the last one."""
+    folder = Folder(tmp_path)
+    folder.write("about.json", attrs.evolve(folder.what, rates=None).document())
+    folder.grow(10)
+    now = BEGIN + 700
+    with open(tmp_path / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        view = RunView(tmp_path)
+        view.look(now)
+        live = view.live(now)
+    assert live["length"] == 701
+    assert live["series"]["rates"][0][100:640] == [0.0] * 540
+    metrics = dict(line.rsplit(" ", 1) for line in exposition(view, now).splitlines())
+    assert float(metrics['penstock_host_busy_ratio{host="h1"}']) == 0
+
+
+def test_a_share_that_is_told_afterwards_is_unknown_before(tmp_path: Path) -> None:
+    """Where a host tells its share at each checkpoint, nobody knows it since the last one: it is not idle."""
+    folder = Folder(tmp_path)
+    folder.grow()
+    file = tmp_path / "batches/h1/000000000000.json"
+    manifest = json.loads(file.read_text())
+    folder.write(f"batches/h1/{file.name}", {**manifest, "busy": 0.5, "since": BEGIN})
+    view = RunView(tmp_path)
+    view.look(BEGIN + 20)
+    busy = view.live(BEGIN + 20)["series"]["busy"]
+    assert busy[0][:2] == [0.5, 0.5]
+    assert busy[0][3:] == [None] * 18
+    assert busy[1][-1] == 0
+
+
+@pytest.mark.parametrize("seen", [BEGIN + 30, BEGIN + 700])
+def test_a_dead_run_ends_with_its_last_batch(tmp_path: Path, seen: float) -> None:
+    """A run that died under a schedule is as long as it ran, whenever one looks: its means are those of that time."""
+    folder = Folder(tmp_path, setting(seconds=600))
+    (tmp_path / "lock").touch()
+    folder.grow(10)
+    view = RunView(tmp_path)
+    view.look(seen)
+    live = view.live(seen)
+    assert live["status"]["word"] == "ended"
+    assert live["length"] == 21
+    assert live["series"]["backlog"][0][-1] == pytest.approx(80, abs=1)  # of 0.8 s: h1 began its last one then
+
+
+def test_a_long_schedule_is_taken_in_at_once(tmp_path: Path) -> None:
+    """Who opens a run a day after its beginning waits no seconds for what its schedule has put."""
+    folder = Folder(tmp_path, setting(seconds=86_400))
+    folder.number = 43_000
+    folder.grow(1)
+    with open(tmp_path / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        view = RunView(tmp_path)
+        begin = time.process_time()
+        view.look(BEGIN + 86_100)
+    assert time.process_time() - begin < 0.2
+    assert view.board.backlog()[0, -1] == pytest.approx(86_100 * 100 + 28_800 * 100 - 200)
 
 
 def test_a_copied_run_fits_its_window(tmp_path: Path) -> None:

@@ -126,6 +126,8 @@ class Board:
         self.busy = np.zeros((len(self.hosts), bins))
         self._worked: dict[str, list[tuple[float, float]]] = {}
         """By host, when it worked (s since the epoch) as far as the window reaches: in order, apart from each other."""
+        self.told: dict[str, float] = {}
+        """By host that tells its share afterwards, until when it did (s since the epoch)."""
         self.worst = np.full(bins, np.nan)
         self.tuples = np.zeros(bins)
         self.until = np.full(len(self.streams), math.inf)
@@ -196,6 +198,8 @@ class Board:
         """Spread rows of a stream over many times within the window at once (s since the epoch)."""
         if stream in self._stream:
             getattr(self, series)[self._stream[stream]] += self.spread(rows, begin, end)
+            if begin.size:
+                self._touched(max(0, math.floor(begin.min() / self.step) - self.first))
             self._flowed_before(series, stream, rows, begin, end)
 
     def _flowed_before(self, series: str, stream: str, rows: Array, begin: Array, end: Array) -> None:
@@ -255,6 +259,7 @@ class Board:
     def add_share(self, host: str, share: float | None, begin: float, end: float) -> None:
         """Note the share of a time (s since the epoch) in which a host worked; None: not known."""
         if host in self._host:
+            self.told[host] = max(end, self.told.get(host, end))
             share = math.nan if share is None else share
             self._spread(self.busy[self._host[host]], share * (end - begin) / self.step, begin, end)
 
@@ -300,6 +305,12 @@ class Board:
         known = np.clip(self.until[:, None] - begin, 0.0, self.step)
         least = self.step / 2
         return np.where(known < least, np.nan, self.arrived / np.maximum(known, least))
+
+    def shares(self) -> Array:
+        """Return the share of each bin in which each host worked, array (hosts, bins); NaN where it has yet to tell."""
+        begin = self.step * np.arange(self.first, self.first + self.bins)
+        told = np.array([self.told.get(name, math.inf) for name in self.hosts])
+        return np.where(begin < told[:, None], np.minimum(self.busy, 1.0), np.nan)
 
     def keep(self) -> Array:
         """Return the share that each stream let through, array (streams, bins); NaN where nothing came."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
 import attrs
+import numpy as np
 
 from penstock.cluster import Placement, base_name
 from penstock.control.folder import Folder
@@ -14,6 +16,7 @@ from penstock.files import Document, read_kept
 from penstock.load.setting import setting_of
 from penstock.monitor.board import BINS, Board, step_of
 from penstock.monitor.decisions import Decisions
+from penstock.monitor.periods import WITHIN
 from penstock.monitor.view import Status, View, bins_for
 from penstock.network import read_network_document
 from penstock.telemetry.run_news import News, RunBatch
@@ -67,7 +70,8 @@ class RunView(View):
         self._scheduled = {name for name, source in network.sources.items() if source.scheduled}
         self._schedules = setting.rates
         self._busy_until: dict[str, float] = {}
-        self._told_until: dict[str, float] = {}
+        self._last: float | None = None
+        """Until when a batch is known to have run (s since the epoch); None before there was one."""
         self._put_until: dict[str, float] = {}
         self.controller, self._history = Folder(folder), Decisions(folder / "control")
         self._placed()
@@ -90,13 +94,17 @@ class RunView(View):
             self._decided()
             news = self.reader.look()
             self._take(news)
-            self.board.know((self.board.last + 1) * self.board.step - SILENT)
-            self._enter(now)
             before = self.status
             self.status = self._status(now)
             if self.status.word == "running":
+                self.board.slide(now)  # time goes on where nothing comes, too
                 for query, start in self.reader.underway().items():
                     self._work(query, start, now)
+                    self._last = now
+                self._enter(now)
+            elif self._last is not None:
+                self._enter(self._last)
+            self.board.know((self.board.last + 1) * self.board.step - SILENT)
             return bool(news.batches or news.rows) or before != self.status
 
     def _decided(self) -> None:
@@ -156,15 +164,15 @@ class RunView(View):
 
     def _batch(self, batch: RunBatch) -> None:
         board, end = self.board, max(batch.start + batch.duration, batch.start)
+        self._last = max(end, self._last or end)
         if batch.since is None:
             self._work(batch.query, batch.start, end)
         elif batch.query in self._host:
             # Each query of a host tells the share of the whole host.
             host = self._host[batch.query]
-            since = max(batch.since, self._told_until.get(host, batch.since))
+            since = max(batch.since, board.told.get(host, batch.since))
             if end > since:
                 board.add_share(host, batch.busy, since, end)
-                self._told_until[host] = end
         begun = self.begin or batch.start
         since = max(self._before.get(batch.query, begun), begun)
         self._before[batch.query] = batch.start
@@ -210,37 +218,34 @@ class RunView(View):
                 known[waits].add(self.setting.placement.get(stream.reader, ""))
         return known[False] - known[True]
 
-    def _enter(self, now: float) -> None:
-        """Let scheduled sources put what their rates say up to now."""
-        rates = self._schedules
-        if rates is None or self.begin is None:
+    def _enter(self, until: float) -> None:
+        """Let scheduled sources put what their rates say up to a time (s since the epoch)."""
+        rates, begin = self._schedules, self.begin
+        if rates is None or begin is None:
             return
-        until = min(now, self.begin + rates.duration)
+        until = min(until, begin + rates.duration)
         for stream in self.network.streams:
-            if stream.writer in self._scheduled and self._waits(stream.writer, stream.reader, stream.share):
-                done = self._put_until.get(stream.name, self.begin)
+            done = self._put_until.get(stream.name, begin)
+            if until <= done or stream.writer not in self._scheduled:
+                continue
+            if self._waits(stream.writer, stream.reader, stream.share):
+                first = int((done - begin) / rates.period + WITHIN)
+                behind = max(first + 1, math.ceil((until - begin) / rates.period - WITHIN))
+                edges = np.clip(begin + rates.period * np.arange(first, behind + 1), done, until)
                 values = rates.of_source(stream.writer)
-                while done < until - 1e-9:
-                    period = int((done - self.begin) / rates.period + 1e-9)
-                    stop = min(until, self.begin + (period + 1) * rates.period)
-                    self.board.add_flow(
-                        "put", stream.name, float(values[min(period, values.size - 1)]) * (stop - done), done, stop
-                    )
-                    done = stop
-                self._put_until[stream.name] = done
+                rows = values[np.minimum(np.arange(first, behind), values.size - 1)] * np.diff(edges)
+                self.board.slide(until)
+                self.board.add_flows("put", stream.name, rows, edges[:-1], edges[1:])
+                self._put_until[stream.name] = until
 
     def _status(self, now: float) -> Status:
         errors = self.reader.errors
         says = "; ".join(f"{query}: {error[:300]}" for query, error in errors.items())
         held = _held(Path(self.folder) / "lock")
-        latest = (self.board.last + 1) * self.board.step
+        latest = (self.board.since + 1) * self.board.step if self._last is None else self._last
         if held or (held is None and now - latest < max(QUIET, 10 * self.setting.cluster.spark.trigger)):
             return Status(word="running", since=self.begin, says=says)
-        return Status(word="ended", since=self._ended(), says=says)
-
-    def _ended(self) -> float | None:
-        """When the last batch ended (s since the epoch)."""
-        return max(self._busy_until.values(), default=None)
+        return Status(word="ended", since=self._last, says=says)
 
 
 def _latest(folder: Path) -> float:

@@ -273,7 +273,7 @@ class View:
             dropped = board.totals[1] + board.dropped.sum(axis=1)
             series: Document = {
                 "rates": board.seen(board.rates(), begin, end),
-                "busy": board.seen(np.minimum(board.busy, 1.0), begin, end),
+                "busy": board.seen(board.shares(), begin, end),
                 "backlog": board.seen(backlog, begin, end),
                 "measured": tail(board.worst, begin, end),
                 "keep": {
