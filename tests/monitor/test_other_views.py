@@ -45,6 +45,16 @@ def test_logs_show_queries_and_findings(log: LogView) -> None:
     assert live["length"] <= 900
 
 
+def test_rates_of_a_log_are_those_of_inspect(log: LogView) -> None:
+    """Streams have the rates that ``inspect`` tells of their queries, while these were there; all has its own time."""
+    totals = log.live(0.0)["totals"]
+    streams = totals["streams"]
+    for name, query in inspect(read_telemetry(log._paths)).queries.items():
+        into = [streams[stream.name] for stream in log.network.inputs(name)]
+        assert sum(row["rate"] for row in into) == pytest.approx(query.rate)
+    assert totals["seconds"] == pytest.approx(379.63, abs=0.01)
+
+
 def test_a_log_that_is_gone_is_told(tmp_path: Path) -> None:
     """A dashboard of a log that was deleted says so, its health check too, until the log is back."""
     path, away = tmp_path / "log.zstd", tmp_path / "away"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,6 +68,8 @@ class LogView(View):
         board.until[:] = begin
         self._late: dict[str, int] = {}
         self._output: dict[str, int] = {}
+        self._rates: dict[str, float] = {}
+        """By stream, rows a second while its query was there: queries of a log need not be there all the time."""
         self._unknown: dict[str, str] = {}
         """Hosts of the queries whose sources do not tell what waits."""
         for name, query in found.queries.items():
@@ -107,6 +110,10 @@ class LogView(View):
         board.know(float(end.max()), out)
         host = names.hosts[query.log.app]
         self._count(names.sources[name], operator, sink, batches)
+        came = query.arrivals[:, 1:].sum(axis=1)
+        self._rates[out] = query.rate * np.nansum(batches.output) / max(batches.rows.sum(), 1)
+        for source, rows in zip(names.sources[name], came, strict=True):
+            self._rates[f"{source}->{operator}"] = query.rate * rows / max(came.sum(), 1)
         if np.isnan(batches.lag).any():
             self._unknown[name] = host
         row = board.hosts.index(host)
@@ -129,10 +136,17 @@ class LogView(View):
     def _totals(self) -> Document:
         found = super()._totals()
         for name, row in found["streams"].items():
-            found["streams"][name] = {**row, "delivered": None, "dropped": None, "late": self._late.get(name)}
+            rate = self._rates[name]
+            found["streams"][name] = {
+                **row,
+                "delivered": None,
+                "dropped": None,
+                "late": self._late.get(name),
+                "rate": rate if math.isfinite(rate) else None,
+            }
         for name, row in found["sinks"].items():
             row["rows"] = self._output.get(name)
-        return found
+        return {**found, "seconds": (self.status.since or 0.0) - (self.begin or 0.0)}
 
 
 class PlanView(View):

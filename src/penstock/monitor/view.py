@@ -359,7 +359,8 @@ class View:
         """Return what was counted over the whole run, and what is expected of it; None where nobody counted.
 
         ``whole`` is false where latencies are those of the last period only. ``seconds`` is how long was counted, and
-        ``hosts`` the share of it in which each worked, where somebody added that up.
+        ``hosts`` the share of it in which each worked, where somebody added that up. Streams that were not there all
+        the time have a ``rate`` of their own (rows/s).
         """
         board, found = self.board, self._expected
         counts = board.totals.T.tolist()

@@ -113,7 +113,7 @@ export function moment() {
   const whole = row => { const part = (row ?? []).filter(value => value !== null); return part.length ? part.reduce((a, b) => a + b, 0) / part.length : null; };
   // What was added up over all of it says more than what is left of it in the window.
   const { streams, hosts: worked, seconds: span } = live.totals, names = about.host_order;
-  const flown = k => { const row = streams[about.streams[k].name]; return span && row ? row.arrived / span : null; };
+  const flown = k => { const row = streams[about.streams[k].name]; return span && row ? row.rate ?? row.arrived / span : null; };
   const load = about.kind === "log" ? [] : (series.load ?? []).map(row => ended ? whole(row) : row?.[cursor ?? latest(row)] ?? null);
   return {
     rates: series.rates.map((row, k) => ended ? flown(k) ?? whole(row) : mean(row)),
@@ -135,9 +135,10 @@ function latest(row) {
 function stats(now) {
   const whole = now.ended, over = whole ? ", mean" : "";
   const { about, live } = state, totals = live.totals;
-  const into = entering(about, now.rates);
-  put("s-rate", `${number(into)}/s`);
   const entered = entering(about, about.streams.map(stream => totals.streams[stream.name]?.arrived));
+  // Sources need not be there all the time: the sum of their rates is not that of what came in over it.
+  const into = whole && totals.seconds ? entered / totals.seconds : entering(about, now.rates);
+  put("s-rate", `${number(into)}/s`);
   put("s-rate-sub", entered ? `${number(entered)} ${whole ? "in all" : "so far"}` : "");
   const latency = whole ? totals.latency.worst : now.measured;
   $("s-latency").previousElementSibling.textContent = about.kind === "log" ? "Longest batch" : "Latency, worst";
