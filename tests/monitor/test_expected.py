@@ -122,17 +122,25 @@ def test_an_algorithm_can_be_asked_for_where_not_everything_fits() -> None:
 
 
 def test_other_placements_can_be_asked_for() -> None:
-    """An operator can be moved, or all be placed by an algorithm; what would move is told."""
+    """An operator can be moved, and all others be placed by an algorithm; what would move is told."""
     here = setting()
     moved = what_if(here, Question(placement={"scored": "h1"}), USUAL)
     assert moved["moved"] == ["scored"]
     assert moved["hosts"]["h2"]["work"] == 0
     placed = what_if(here, Question(algorithm="largest-first", rates={"clicks": 200.0}), USUAL)
     assert set(placed["placement"].values()) == {"h1", "h2"}
+    both = what_if(here, Question(placement={"views": "h2"}, algorithm="connected"), USUAL)
+    assert both["placement"]["views"] == "h2"
     known = attrs.evolve(here.statistics, hosts={"h1": HostStatistics(factor=50.0)})
     slow = attrs.evolve(here, statistics=known)
     placed = what_if(slow, Question(algorithm="largest-first", rates={"clicks": 20.0}), USUAL)
     assert set(placed["placement"].values()) == {"h2"}
+
+
+@pytest.mark.parametrize("duration", [0.01, 0.5, 1.5, 3600])
+def test_short_times_can_be_asked_about(duration: float) -> None:
+    """Every duration that is named as allowed is answered."""
+    assert what_if(setting(), Question(duration=duration), USUAL)["latency"]["worst"] > 0
 
 
 @pytest.mark.parametrize(
@@ -147,6 +155,7 @@ def test_other_placements_can_be_asked_for() -> None:
         (Question(placement={"scored": "h9"}), "h9"),
         (Question(placement={"nobody": "h1"}), "nobody"),
         (Question(algorithm="economical-replicated"), "cannot be asked for"),
+        (Question(keep={"clicks->views": 0.5}, shed=True), "cannot be asked for together"),
     ],
 )
 def test_impossible_questions_are_refused(question: Question, says: str) -> None:

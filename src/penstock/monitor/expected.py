@@ -159,11 +159,11 @@ class Question:
     placement
         Operators that would run elsewhere.
     algorithm
-        Place everything by this algorithm instead.
+        Place everything else by this algorithm.
     keep
         Keep fractions by stream.
     shed
-        Drop as much as the hosts need, in the way that keeps the greatest score.
+        Drop as much as the hosts need, in the way that keeps the greatest score; what is kept cannot be given then.
     """
 
     rates: Mapping[str, float] = attrs.field(factory=dict)
@@ -203,7 +203,9 @@ def asked(setting: Setting, question: Question, usual: Mapping[str, float]) -> S
             raise InputError("is no stream", at=f"keep.{name}", hint=suggest(name, streams, "streams"))
         if not 0 <= share <= 1:
             raise InputError(f"expected a fraction 0..1, got {share}", at=f"keep.{name}")
-    period = max(1.0, question.duration / 600)
+    if question.keep and question.shed:
+        raise InputError("cannot be asked for together with what does not fit being dropped", at="keep")
+    period = min(question.duration, max(1.0, question.duration / 600))
     rates = Rates.constant(
         {name: question.rates.get(name, usual.get(name, 0.0)) for name in network.sources}, question.duration, period
     )
@@ -217,6 +219,7 @@ def asked(setting: Setting, question: Question, usual: Mapping[str, float]) -> S
                 f"{question.algorithm!r} cannot be asked for", at="algorithm", hint=suggest("", free, "algorithms")
             )
         problem = Problem.of(load_model(setting.statistics.complete(network), rates), cluster, setting.statistics)
+        problem = attrs.evolve(problem, pins={**problem.pins, **question.placement})
         # What does not fit is dropped afterwards.
         terms = Terms(overload=question.shed)
         found = place(problem, question.algorithm, np.random.default_rng(0), terms).placement
