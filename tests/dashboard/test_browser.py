@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import re
 import shutil
 import socket
@@ -227,6 +228,64 @@ def test_decisions_are_shown_and_actions_done(page: Page, run: Folder) -> None:
         page.locator("#confirm button.main").click()
         expect(page.locator("#acted")).to_contain_text("Done: asked to move scored to h1")
         assert [each["dry"] for each in controller.asked] == [True, True, False]
+
+
+def test_decisions_before_the_window_cannot_be_selected(page: Page, tmp_path: Path) -> None:
+    """A decision whose moment is no longer held says so and shows no other; those that are held do."""
+    folder = Folder(tmp_path, setting(seconds=1200), begin=time.time() - 1200)
+    folder.number = 589
+    folder.grow(10)
+    with open(folder.path / "lock", "w") as lock, Answering(folder.path) as controller:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # it goes on: the window is a quarter of an hour
+        for when in (100.0, 1190.0):
+            controller.decide(when, {"moves": [{"operator": "scored", "from": "h1", "to": "h2"}]}, "h1 is full")
+        with serving(RunView(folder.path)) as served:
+            page.goto(served.url)
+            newer, older = page.locator(".decision").first, page.locator(".decision").last
+            expect(older).to_be_disabled()
+            expect(older).to_have_attribute("title", "before the time that is shown")
+            newer.click()
+            expect(page.locator("#when")).not_to_have_text("live")
+
+
+def test_an_error_is_told_once(page: Page, run: Folder) -> None:
+    """The alert changes when an error comes and when it goes, not each second: a screen reader would read it again."""
+    run.write("errors/h1.json", {"error": "boom"})
+    with serving(RunView(run.path)) as served:
+        page.goto(served.url)
+        alert = page.locator("#lost")
+        expect(alert).to_have_text("h1: boom")
+        page.evaluate(
+            """() => new MutationObserver(() => window.touched = true).observe(document.getElementById("lost"),
+                { attributes: true, childList: true })"""
+        )
+        page.wait_for_timeout(1_000)
+        assert page.evaluate("window.touched") is None
+        (run.path / "errors/h1.json").unlink()
+        expect(alert).to_be_hidden()
+
+
+def test_figures_between_gaps_are_seen(page: Page, run: Folder) -> None:
+    """Of a stream that drops, what it keeps is drawn where single values stand alone too, and told beside it."""
+    with serving(RunView(run.path)) as served:
+        page.goto(served.url)
+        label = page.locator(".rate").filter(has_text="keeps")
+        expect(label).to_have_count(1)
+        served.watcher.end()
+        left = page.locator(".node[data-n=clicks] rect.box").bounding_box()
+        mine = label.bounding_box()
+        assert left is not None
+        assert mine is not None
+        assert left["x"] + left["width"] <= mine["x"]
+        drawn = page.evaluate(
+            """() => { const { state } = window.penstock, keep = state.live.series.keep;
+                for (const row of Object.values(keep)) row.forEach((_, k) => { row[k] = k % 2 ? 0.9 : null; });
+                window.penstock.seek(null);
+                return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(
+                    [...document.querySelectorAll(".chart")].find(each => each.innerText.startsWith("Kept"))
+                        .querySelector("path").getAttribute("d"))))); }"""
+        )
+        assert drawn.count("h0") == drawn.count("M") > 5
 
 
 def test_the_network_can_be_walked_by_keyboard(page: Page, run: Folder) -> None:

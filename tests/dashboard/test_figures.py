@@ -92,6 +92,16 @@ def test_what_comes_in_is_what_was_measured(view: RunView, tmp_path: Path) -> No
     assert float(number) * {"s": 1, "min": 60}[unit] == pytest.approx(waiting / 50, rel=0.02)
 
 
+def test_latency_stands_beside_that_of_the_same_moment(view: RunView, tmp_path: Path) -> None:
+    """What is predicted beside a measured latency is that of the rows that were measured, not of those on their way."""
+    live = view.live(BEGIN + 43)
+    measured: list[float | None] = [1.0] * 30 + [None] * (live["length"] - 30)
+    predicted = [2.0] * 30 + [5.0] * (live["length"] - 30)
+    live["series"] |= {"measured": measured, "predicted": predicted}
+    page = page_of(tmp_path / "page", view.about(), [live], {})
+    assert (page["s-latency"], page["s-latency-sub"]) == ("1 s", "predicted 2 s")
+
+
 def test_drops_are_a_share_of_what_came_there(view: RunView, tmp_path: Path) -> None:
     """Where three readers of a source drop half each, half is dropped."""
     page = shown(view, BEGIN + 43, tmp_path / "page")

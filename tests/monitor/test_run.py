@@ -206,6 +206,23 @@ def test_prediction_stands_beside_measurement(tmp_path: Path) -> None:
     assert live["totals"]["interval"]["worst"][0] <= live["totals"]["predicted"]["worst"]
 
 
+def test_no_interval_is_shown_where_none_is_known(tmp_path: Path) -> None:
+    """Where nothing is known to be uncertain the prediction stands alone: its interval is not itself."""
+    what = setting()
+    rows = {name: attrs.evolve(row, error=0.0) for name, row in what.statistics.operators.items()}
+    hosts = {name: attrs.evolve(row, error=0.0) for name, row in what.statistics.hosts.items()}
+    Folder(tmp_path, attrs.evolve(what, statistics=attrs.evolve(what.statistics, operators=rows, hosts=hosts))).grow(30)
+    view = RunView(tmp_path)
+    view.look(BEGIN + 61)
+    work = view.needs_expecting(BEGIN + 61)
+    assert work is not None
+    work()
+    live = view.live(BEGIN + 62)
+    assert live["totals"]["interval"] is None
+    assert "predicted" in live["series"]
+    assert not {"low", "high"} & set(live["series"])
+
+
 def test_without_rates_those_that_came_are_expected(tmp_path: Path) -> None:
     """Where nobody told the rates, the prediction follows those that were measured, again and again."""
     folder = Folder(tmp_path)

@@ -52,8 +52,8 @@ class Expected:
         Of all series (s), which begin with the rates.
     total, sinks
         Latency (s) over everything and by sink.
-    series, low, high
-        Arrays (periods,): worst latency (s) of what enters in each period, p05 and p95 of it.
+    series
+        Array (periods,): worst latency (s) of what enters in each period.
     load
         Array (hosts, periods): share of its time that each host needs; with the fixed costs of its batches at most 1,
         since batches grow longer and fewer under load, so that above 1 it is the work alone.
@@ -66,8 +66,6 @@ class Expected:
     total: Quantiles
     sinks: Mapping[str, Quantiles]
     series: Array
-    low: Array
-    high: Array
     load: Array
     spread: Spread | None
 
@@ -99,8 +97,8 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS, *, ba
     if len(network.operators) > FOLLOWED or not batches:
         told = mace(kept, setting.placement, hosts.paced(setting.cluster), setting.statistics)
         return Expected(
-            model="mace", period=kept.period, total=told.total, sinks=told.sinks, series=told.series,
-            low=told.series, high=told.series, load=load, spread=None,
+            model="mace", period=kept.period, total=told.total, sinks=told.sinks, series=told.series, load=load,
+            spread=None,
         )  # fmt: skip
     # The model of batches drops by itself.
     placed = hosts.placed(load_model(network, setting.rates), setting.placement, setting.keep)
@@ -117,8 +115,6 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS, *, ba
         total=total,
         sinks=sinks,
         series=series,
-        low=series if interval is None else interval.low,
-        high=series if interval is None else interval.high,
         load=load,
         spread=interval,
     )

@@ -349,7 +349,9 @@ class View:
             return {}
         edges = self._edges(begin, end, self._expected_from, found.period)
         # The worst of a bin is at least that of each of its periods: so are its quantiles.
-        worst = {"predicted": found.series, "low": found.low, "high": found.high}
+        worst = {"predicted": found.series}
+        if found.spread is not None:
+            worst |= {"low": found.spread.low, "high": found.spread.high}
         return {
             **{name: tail(highest(series, edges), 0, end - begin) for name, series in worst.items()},
             "load": tail(mean(found.load, edges), 0, end - begin),

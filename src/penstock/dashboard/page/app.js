@@ -93,7 +93,6 @@ function render() {
   hosts(now);
   sinks();
   slider(time);
-  if (live.status.says) alert_(live.status.says);
 }
 
 export function moment() {
@@ -107,7 +106,9 @@ export function moment() {
     const stop = cursor === null ? latest(row) + 1 : cursor + 1, part = row.slice(Math.max(0, stop - recent), stop).filter(value => value !== null);
     return part.length ? part.reduce((a, b) => a + b, 0) / part.length : null;
   };
-  const at = row => { const value = row?.[cursor ?? latest(row)]; return value ?? null; };
+  const at = (row, place = latest(row)) => row?.[cursor ?? place] ?? null;
+  // What is predicted stands beside what is measured: both are of the last moment of which rows have come out.
+  const out = series.measured.findLastIndex(value => value !== null), of = out < 0 ? undefined : out;
   // Of what is over there is no now: the mean over all of it.
   const ended = live.status.word !== "running" && cursor === null;
   const whole = row => { const part = (row ?? []).filter(value => value !== null); return part.length ? part.reduce((a, b) => a + b, 0) / part.length : null; };
@@ -122,7 +123,7 @@ export function moment() {
     busy: about.kind === "plan" ? load : series.busy.map((row, k) => ended ? worked[names[k]] ?? whole(row) : mean(row)),
     load,
     backlog: series.backlog.map(row => row[cursor ?? end - 1] ?? null),
-    measured: at(series.measured), predicted: at(series.predicted), low: at(series.low), high: at(series.high),
+    measured: at(series.measured), predicted: at(series.predicted, of), low: at(series.low, of), high: at(series.high, of),
     ended,
   };
 }
@@ -143,7 +144,7 @@ function stats(now) {
   const latency = whole ? totals.latency.worst : now.measured;
   $("s-latency").previousElementSibling.textContent = about.kind === "log" ? "Longest batch" : "Latency, worst";
   put("s-latency", about.kind === "plan" ? predicted(totals.predicted?.worst, totals.model) : seconds(latency));
-  const expected = about.kind === "log" ? null : whole ? totals.interval?.worst ?? (totals.predicted ? [totals.predicted.worst, totals.predicted.worst] : null) : now.low === null || now.low === undefined ? null : [now.low, now.high];
+  const expected = about.kind === "log" ? null : whole ? totals.interval?.worst ?? (totals.predicted ? [totals.predicted.worst, totals.predicted.worst] : null) : now.predicted === null ? null : [now.low ?? now.predicted, now.high ?? now.predicted];
   put("s-latency-sub", about.kind === "plan" ? "predicted" + (totals.interval ? ", " + between(totals.interval.worst) : "") : expected ? `predicted ${expected[0] === expected[1] ? predicted(expected[0], totals.model) : between(expected)}` : about.kind === "log" ? `of ${number(totals.latency.count)} batches` : "");
   const names = about.host_order;
   const { busy } = now;
@@ -262,6 +263,12 @@ function marks(time) {
   const key = `${state.about.decisions.length}|${time.start}|${time.count}`, box = $("marks");
   if (box.dataset.key === key) return;
   box.dataset.key = key;
+  // A moment that is no longer held cannot be shown.
+  const newest = [...state.about.decisions].reverse();
+  [...$("decisions").querySelectorAll(".decision")].forEach((row, k) => {
+    row.disabled = !(newest[k]?.at >= time.start);
+    row.title = row.disabled ? "before the time that is shown" : "";
+  });
   const places = state.about.decisions.map(each => (each.at - time.start) / time.step / Math.max(1, time.count - 1)).filter(place => place >= 0 && place <= 1);
   box.innerHTML = places.slice(-300).map(place => `<i style="left:${(100 * place).toFixed(2)}%"></i>`).join("");
 }
@@ -300,6 +307,7 @@ function play() {
 // ---- decisions ----
 function decisions() {
   const { about } = state, box = $("decisions");
+  $("marks").dataset.key = "";
   if (about.decisions.length === 0) {
     $("h-decisions").textContent = about.findings.length ? "Findings" : "Decisions";
     box.innerHTML = about.findings.length
@@ -314,7 +322,7 @@ function decisions() {
     row.className = "decision";
     row.innerHTML = `<time>${escape(clock(each.at ?? each.time, about.virtual || each.at === undefined))}</time><b>${escape(decided(each.decided) || "nothing")}</b><p>${escape(told(each.why))}</p>` +
       outcome(each);
-    row.addEventListener("click", () => { if (state.live && each.at !== undefined) seek(Math.round((each.at - state.live.start) / state.live.step)); });
+    row.addEventListener("click", () => { if (state.live) seek(Math.round((each.at - state.live.start) / state.live.step)); });
     return row;
   }));
 }
@@ -355,34 +363,44 @@ function say(word, text) {
   if (pill.textContent !== text) pill.textContent = text;
 }
 
-function alert_(text) {
+// Screen readers read what changes: one text, of what matters most, that is touched where it differs.
+function alert_() {
+  const text = lost ? LOST : trouble || (state.about && state.live?.status.says) || "";
+  if ($("lost").textContent === text) return;
+  $("lost").textContent = text;
   $("lost").hidden = !text;
-  if ($("lost").textContent !== text) $("lost").textContent = text;
 }
 
 const LOST = "The dashboard does not answer. You see the last known state; the page reconnects by itself.";
-let trouble = "";
+let trouble = "", lost = false;
+
+function lose() {
+  lost = true;
+  say("lost", "connection lost");
+  alert_();
+}
+
+function heard() {
+  lost = false;
+  alert_();
+}
 
 function connect() {
   const events = new EventSource("/api/events");
-  for (const kind of ["about", "live", "beat"]) events.addEventListener(kind, event => { alert_(trouble); take(kind, JSON.parse(event.data)); });
+  for (const kind of ["about", "live", "beat"]) events.addEventListener(kind, event => { take(kind, JSON.parse(event.data)); heard(); });
   events.addEventListener("trouble", event => {
     trouble = JSON.parse(event.data) ?? "";
     state.beat = performance.now();
-    alert_(trouble);
+    heard();
   });
   events.onerror = () => {
-    say("lost", "connection lost");
-    alert_(LOST);
+    lose();
     if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
   };
 }
 
 function watch() {
-  if (state.beat && performance.now() - state.beat > 6000) {
-    say("lost", "connection lost");
-    alert_(LOST);
-  }
+  if (state.beat && performance.now() - state.beat > 6000) lose();
 }
 
 function theme(next) {

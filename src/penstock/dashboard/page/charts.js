@@ -56,7 +56,7 @@ export class Chart {
       if (!part.every(row => row)) return;
       if (line.form === "band") out.push(`<path d="${band(part[0], part[1], x, y)}" style="fill:${line.colour}"/>`);
       else if (line.form === "dot") out.push(`<path d="${dots(part[0], x, y)}" style="stroke:${line.colour};stroke-width:4.4;stroke-linecap:round;fill:none"/>`);
-      else out.push(`<path d="${path(part[0], x, y)}" style="stroke:${line.colour};stroke-width:1.7;fill:none${line.form === "dash" ? ";stroke-dasharray:4 3" : ""}" stroke-linejoin="round"/>`);
+      else out.push(`<path d="${path(part[0], x, y)}" style="stroke:${line.colour};stroke-width:1.7;fill:none${line.form === "dash" ? ";stroke-dasharray:4 3" : ";stroke-linecap:round"}" stroke-linejoin="round"/>`);
     });
     if (this.cursor !== null) out.push(`<line class="cursor" x1="${x(this.cursor)}" x2="${x(this.cursor)}" y1="${TOP - 4}" y2="${HEIGHT - BOTTOM}"/>`);
     this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
@@ -66,6 +66,7 @@ export class Chart {
       const values = rows[n].map(row => this.cursor === null ? lately(row) : row?.[at]);
       const text = values.some(value => value === null || value === undefined) ? "" : line.form === "band" ? `${this.show(values[0])}–${this.show(values[1])}` : this.show(values[0]);
       if (this.values[n].textContent !== text) this.values[n].textContent = text;
+      this.values[n].parentElement.hidden = line.form === "band" && !rows[n].every(row => row);
       if (text) said.push(`${line.label} ${text}`);
     });
     this.svg.setAttribute("aria-label", `${this.title}, ${this.unit}: ${said.join(", ") || "nothing yet"}`);
@@ -82,6 +83,7 @@ function path(row, x, y) {
   row.forEach((value, k) => {
     if (value === null || value === undefined) { pen = false; return; }
     out += `${pen ? "L" : "M"}${x(k).toFixed(1)} ${y(value).toFixed(1)}`;
+    if (!pen && (row[k + 1] ?? null) === null) out += "h0";  // a value alone is a point
     pen = true;
   });
   return out;

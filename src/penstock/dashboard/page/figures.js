@@ -9,7 +9,7 @@ function sum(values) {
 }
 
 // Streams are known by their index, as rates are.
-const indices = (about, wanted) => about.streams.flatMap((stream, k) => wanted(stream) ? [k] : []);
+export const indices = (about, wanted) => about.streams.flatMap((stream, k) => wanted(stream) ? [k] : []);
 export const readers = (about, writer) => indices(about, stream => stream.writer === writer);
 
 export function inflow(about, name, rates) {

@@ -1,9 +1,9 @@
 // The network: hosts are lanes, operators boxes, streams curves whose width follows the rate.
 import { $, number, seconds, share, escape, hue } from "./words.js";
-import { inflow, outflow } from "./figures.js";
+import { inflow, outflow, indices } from "./figures.js";
 
 const BOX = { w: 138, h: 36 }, GAP = { x: 74, y: 14 }, PAD = { x: 14, top: 24 };
-const LABELLED = 60;
+const LABELLED = 60, LINE = 13;
 
 const PLAIN = 300;  // from so many operators on a box is but a box with a name: drawing stays quick
 
@@ -35,7 +35,8 @@ export function draw(next) {
   body.push(...names);
   if (labels) about.streams.forEach((stream, k) => {
     const b = places[stream.reader];
-    body.push(`<text class="rate" data-r="${k}" text-anchor="end" x="${across(b[0]) - BOX.w / 2 - 5}" y="${labelRow(stream)}"></text>`);
+    const x = across(b[0]) - BOX.w / 2 - 5;
+    body.push(`<text class="rate" data-r="${k}" text-anchor="end"><tspan x="${x}"></tspan><tspan x="${x}" dy="${LINE}"></tspan></text>`);
   });
   for (const name of about.sources) body.push(node(name, "source", "source", null));
   for (const [name, operator] of Object.entries(about.operators)) body.push(node(name, "operator", kindOf(operator), about.placement[name]));
@@ -56,12 +57,13 @@ export function draw(next) {
   $("table").open && table(null);
 }
 
-function labelRow(stream) {
-  // Above and below the point where the streams meet, in the order in which they come.
-  const { places } = about.layout, mine = about.streams.filter(other => other.reader === stream.reader);
-  mine.sort((a, b) => places[a.writer][1] - places[b.writer][1]);
-  const at = mine.indexOf(stream), above = Math.ceil(mine.length / 2);
-  return down(places[stream.reader][1]) + (at < above ? -4 - 13 * (above - 1 - at) : 11 + 13 * (at - above));
+function labelRow(k, drops) {
+  // Above and below the point where the streams meet, in the order in which they come; what drops has two lines.
+  const { streams, layout: { places } } = about, { reader } = streams[k], mine = indices(about, stream => stream.reader === reader);
+  mine.sort((a, b) => places[streams[a].writer][1] - places[streams[b].writer][1]);
+  const at = mine.indexOf(k), above = Math.ceil(mine.length / 2);
+  const tall = (from, to) => mine.slice(from, to).reduce((sum, each) => sum + (drops[each] ? 2 : 1), 0) * LINE;
+  return down(places[reader][1]) + (at < above ? LINE - 4 - tall(at, above) : 11 + tall(above, at));
 }
 
 function tint(host) {
@@ -90,18 +92,20 @@ function node(name, role, below, host) {
 // rates, keep: of one moment, by index of the stream; busy by index of the host.
 export function show({ rates, keep, busy }) {
   if (!parts) return;
-  parts.paths.forEach((path, k) => {
-    const rate = rates[k], kept = keep[k];
-    const key = `${rate}|${kept}`;
+  const dropping = keep.map(kept => kept !== null && kept !== undefined && kept < 0.9995);
+  about.streams.forEach((_, k) => {
+    const path = parts.paths[k], rate = rates[k], kept = keep[k], drops = dropping[k], label = parts.rates[k];
+    const row = label ? labelRow(k, dropping) : 0, key = `${rate}|${kept}|${row}`;
     if (parts.shown[k] === key) return;
     parts.shown[k] = key;
     path.setAttribute("stroke-width", rate ? (1 + 0.9 * Math.log10(1 + rate)).toFixed(2) : 1);
     path.classList.toggle("idle", !rate);
-    const drops = kept !== null && kept !== undefined && kept < 0.9995;
     path.classList.toggle("drops", drops);
-    const label = parts.rates[k];
     if (label) {
-      label.textContent = rate === null || rate === undefined ? "" : number(rate) + "/s" + (drops ? ` · keeps ${share(kept)}` : "");
+      const known = rate !== null && rate !== undefined;
+      label.setAttribute("y", row);
+      label.children[0].textContent = known ? `${number(rate)}/s` : "";
+      label.children[1].textContent = known && drops ? `keeps ${share(kept)}` : "";
       label.classList.toggle("drops", drops);
     }
   });
