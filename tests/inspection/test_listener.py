@@ -17,13 +17,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 import penstock as package
 from penstock.errors import InputError
 from penstock.spark.hosts.java import find
 from penstock.telemetry import read_telemetry
+from penstock.telemetry.events import Progress, QueryStarted, QueryTerminated
 from penstock.telemetry.exposition import METRICS
+from penstock.telemetry.metrics import Metrics
 from penstock.telemetry.recorder import FILES, Recorder
 from penstock.telemetry.worker import Worker
 
@@ -195,6 +198,19 @@ def test_metrics(make: SimpleNamespace) -> None:
     listener.close()
     with pytest.raises(urllib.error.URLError):
         scrape(listener.port or 1)
+
+
+def test_failures_are_counted_from_nought() -> None:
+    """A query's counters are there before it fails, also of one that began before the listener: the first is seen."""
+    metrics = Metrics()
+    metrics.take(QueryStarted(id="i", run_id="r", name="begun"))
+    assert 'penstock_query_failures_total{query="begun"} 0' in metrics.text()
+    metrics.take(QueryTerminated(id="i", run_id="r", exception="boom"))
+    assert 'penstock_query_failures_total{query="begun"} 1' in metrics.text()
+    report = {"id": "j", "runId": "r", "name": "goes on", "batchId": 1, "timestamp": "2026-01-01T10:00:00.123Z"}
+    metrics.take(msgspec.convert(report, Progress))
+    for what in ("starts", "failures"):
+        assert f'penstock_query_{what}_total{{query="goes on"}} 0' in metrics.text()
 
 
 def test_labels_are_escaped(make: SimpleNamespace) -> None:

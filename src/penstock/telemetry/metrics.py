@@ -29,7 +29,7 @@ class Metrics:
             if isinstance(event, Progress):
                 self._progress(event)
             elif isinstance(event, QueryStarted):
-                query = self._names[event.id] = event.name or event.id
+                query = self._known(event)
                 self._add("penstock_query_starts_total", 1, query)
                 self._set("penstock_query_running", 1, query)
             elif isinstance(event, QueryTerminated):
@@ -37,11 +37,18 @@ class Metrics:
                 self._set("penstock_query_running", 0, query)
                 self._add("penstock_query_failures_total", 1 if cause_of(event.exception) else 0, query)
 
+    def _known(self, event: QueryStarted | Progress) -> str:
+        """Return the name of a query, whose counters are there from now on: what is first seen at 1 has not grown."""
+        query = self._names[event.id] = event.name or event.id
+        for name in ("penstock_query_starts_total", "penstock_query_failures_total"):
+            self._add(name, 0, query)
+        return query
+
     def _progress(self, progress: Progress) -> None:
         columns = Columns()
         columns.add(progress, 0, None)
         batch = columns.table()
-        query = self._names[progress.id] = progress.name or progress.id
+        query = self._known(progress)
         self._set("penstock_query_running", 1, query)
         self._set("penstock_query_lag_rows", float(batch.lag[0]), query)
         if "addBatch" not in progress.durations and not batch.rows[0]:
