@@ -52,6 +52,14 @@ def test_a_sink_that_seldom_has_rows_is_seen(lines: dict[str, Any]) -> None:
     assert lines["alarms"].get_marker() == "o"
 
 
+def test_no_line_lies_on_the_frame(lines: dict[str, Any]) -> None:
+    """Above the highest value is room, also where latency is the same all the time."""
+    values = lines["all"].get_ydata()
+    low, high = lines[""].get_ylim()
+    assert low == 0
+    assert high >= 1.1 * np.nanmax(values)
+
+
 def test_batches_leave_no_gaps(lines: dict[str, Any]) -> None:
     """Samples shorter than the batches are put together until each has rows, up to the end of the run."""
     times, values = lines["all"].get_data()

@@ -10,6 +10,7 @@ import os
 import pkgutil
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
 
@@ -209,6 +210,7 @@ def main() -> None:
         elif isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
             # Users' names may have letters that the locale cannot write.
             stream.reconfigure(errors="backslashreplace")
+    warnings.formatwarning = _told
     try:
         try:
             _run()
@@ -224,6 +226,11 @@ def main() -> None:
             raise
         _write_no_more()
         fail(InputError(f"the answer cannot be written: {error.strerror}"), as_json=False)
+
+
+def _told(message: Warning | str, *_: object, **__: object) -> str:
+    """Return a warning as people read it: where Python code gave it tells them nothing."""
+    return f"{message}\n"
 
 
 def _run() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
 from penstock.files import atomic
+from penstock.pictures.fonts import lend_letters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +46,9 @@ def save(figure: Figure, path: str | os.PathLike[str], dpi: int = 120) -> None:
     kind = kind_of(path)
     FigureCanvasAgg(figure)
     _plain(figure)
-    with mpl.rc_context({"svg.hashsalt": "penstock"}), atomic(path, "wb") as file:
+    lend_letters(figure)
+    with mpl.rc_context({"svg.hashsalt": "penstock"}), warnings.catch_warnings(), atomic(path, "wb") as file:
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # told for all letters at once
         figure.savefig(file, format=kind, dpi=dpi, metadata=UNDATED[kind])
 
 

@@ -56,7 +56,8 @@ def plot(path: str | os.PathLike[str], result: SimulationResult) -> None:
     centre.set(ylabel="tuples", title="tuples that wait for each host")
     bottom.set(ylabel="busy", xlabel="time (s)", title="share of each interval that a host worked", ylim=(0, 1.05))
     for axes in (top, centre):
-        axes.set_ylim(bottom=0)
+        most = float(axes.dataLim.y1)  # without values it is not finite
+        axes.set_ylim(0, 1.1 * most if 0 < most < np.inf else 1)
     save(figure, path)
 
 
