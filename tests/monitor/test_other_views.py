@@ -52,6 +52,8 @@ def test_rates_of_a_log_are_those_of_inspect(log: LogView) -> None:
     for name, query in inspect(read_telemetry(log._paths)).queries.items():
         into = [streams[stream.name] for stream in log.network.inputs(name)]
         assert sum(row["rate"] for row in into) == pytest.approx(query.rate)
+    place = log.board.streams.index("files->files-out")  # a sink that does not count
+    assert set(log.live(0.0)["series"]["rates"][place]) == {None}
     assert totals["seconds"] == pytest.approx(379.63, abs=0.01)
 
 

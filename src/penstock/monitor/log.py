@@ -65,7 +65,7 @@ class LogView(View):
         self.notes += [*found.warnings, *(f"skipped {line}" for line in found.skipped)]
         names = named_in(found)
         board.slide(end)
-        board.until[:] = begin
+        board.until[:] = board.start
         self._late: dict[str, int] = {}
         self._output: dict[str, int] = {}
         self._rates: dict[str, float] = {}
@@ -107,7 +107,8 @@ class LogView(View):
         board.add_flows("put", main, np.maximum(waited, 0.0), end, end)
         board.add_flows("taken", main, np.maximum(-waited, 0.0), end, end)
         board.add_flows("arrived", out, np.nan_to_num(batches.output), start, end)
-        board.know(float(end.max()), out)
+        if not np.isnan(batches.output).all():
+            board.know(float(end.max()), out)
         host = names.hosts[query.log.app]
         self._count(names.sources[name], operator, sink, batches)
         came = query.arrivals[:, 1:].sum(axis=1)
