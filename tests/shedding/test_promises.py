@@ -188,3 +188,36 @@ def test_plans_count_on_drops_that_are_made(seed: int) -> None:
         assert run.program.score(kept) == pytest.approx(program.score(real))
         least = {"exact": 1.0, "random-drop": 0.0, "input-only": 0.0}.get(planner, 1 - ERROR) * -best.fun
         assert least * (1 - 1e-7) <= program.score(real) <= -best.fun * (1 + 1e-7), planner
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sources_that_merge_before_what_cannot_be_dropped(seed: int) -> None:
+    """Several sources that merge in front of windows over windows are planned as well as the linear program allows."""
+    rng = np.random.default_rng(seed)
+    sources = [f"s{k}" for k in range(int(rng.integers(2, 4)))]
+    union = Operator(name="u", kind="union", inputs=tuple(sources), cost=(1e-4,) * len(sources))
+    windows = [
+        Operator(name="w1", kind="aggregate", inputs=("u",), cost=(1e-4,), window=10.0, selectivity=(0.5,)),
+        Operator(name="w2", kind="aggregate", inputs=("w1",), cost=(float(rng.uniform(0.01, 0.1)),), window=60.0),
+    ]
+    sides = [
+        Operator(name=f"m{k}", kind="map", inputs=(writer,), cost=(float(rng.uniform(0.001, 0.1)),))
+        for k, writer in enumerate(rng.choice([*sources, "u", "w1", "w2"], int(rng.integers(1, 4))).tolist())
+    ]
+    ends = ["w2", *(side.name for side in sides)]
+    sinks = [Sink(name=f"t{name}", input=name, weight=float(rng.uniform(0.2, 5))) for name in ends]
+    network = Network.of("merged", [Source(name=name) for name in sources], [union, *windows, *sides], sinks)
+    placement = {name: f"h{rng.integers(1, 3)}" for name in network.operators}
+    program = build_program(network, Cluster.uniform(2), placement)
+    upto = rng.uniform(20, 500, len(sources))
+    run = Run.of(program, upto).program
+    points = rng.uniform(0, 1, (20, len(sources))) * upto
+    best = np.array([optimum(run, point) for point in points])
+    exact = Exact(run)
+    assert exact.table.complete
+    assert exact.values(points) == pytest.approx(best)
+    assert exact.plans(points) @ run.weight == pytest.approx(best)
+    for planner, least in (("exact", 1.0), ("c-fit", 1 - ERROR), ("solver", 1 - ERROR)):
+        kept = LookUp(run, build_table(planner, Question(exact, upto, ERROR))).plan(points[0])
+        assert run.feasible(kept)
+        assert run.score(kept) >= least * best[0] * (1 - 1e-7), planner

@@ -83,7 +83,7 @@ class Exactly:
             return cls(program, rows, None, np.zeros((len(program.limit), len(program.sources))), fixed)
         program, floor = without_drops(program, fixed)
         table = None
-        if len(program.streams) <= WIDEST and (program.S > 0).sum(axis=1).max(initial=0) <= 1:
+        if len(program.streams) <= WIDEST:
             table = vertices(program, MOST)
         return cls(program, rows, table if table is not None and table.complete else None, floor, fixed)
 

@@ -30,15 +30,15 @@ record_at = rows_of(RECORD)
 class Arcs(NamedTuple):
     """A program: readers of each arc and how many tuples they get, where sources enter, costs, weights.
 
-    ``K``, array (resources, arcs), is divided by the limits, so that every limit is 1. Entry arcs e carry ``share[e]``
-    of source ``entries[e]``; -1: none.
+    ``K``, array (resources, arcs), is divided by the limits, so that every limit is 1. Arcs e with ``fed[e]`` carry
+    ``S[e, s]`` of each source s: several where sources merge and nothing can be dropped before.
     """
 
     start: Ints
     reader: Ints
     gain: Array
-    entries: Ints
-    share: Array
+    fed: Flags
+    S: Array
     K: Array
     weight: Array
 
@@ -128,9 +128,9 @@ def _forms(arcs: Arcs, room: Room, up: int) -> None:
 @inside()
 def _enliven(arcs: Arcs, room: Room, down: int) -> None:
     """Mark the arcs that a tuple can reach without being dropped before; the arc ``down`` drops."""
-    m = len(arcs.entries)
+    m = len(arcs.fed)
     for a in range(m):
-        room.live[a] = 1 if arcs.entries[a] >= 0 else 0
+        room.live[a] = arcs.fed[a]
     for a in range(m):
         if room.live[a] and room.sign[a] >= 0 and a != down:
             for e in range(arcs.start[a], arcs.start[a + 1]):
@@ -154,7 +154,7 @@ def _key(tight: Ints, room: Room) -> Any:
 @inside()
 def _first(arcs: Arcs, found: Found, room: Room) -> None:
     """Write the first vertex: free hosts, so nothing is dropped."""
-    m, const = len(arcs.entries), room.const
+    m, const = len(arcs.fed), room.const
     for a in range(m - 1, -1, -1):
         const[a] = arcs.weight[a]
         for e in range(arcs.start[a], arcs.start[a + 1]):
@@ -213,7 +213,7 @@ def _next_event(tight: Ints, own: int, room: Room) -> tuple[float, int]:
 def _follow(arcs: Arcs, tight: Ints, up: int, own: int, room: Room) -> int:
     """Go along an edge to its other end; return the condition that is tight there, -1: it has no end."""
     n, hit = len(tight), -1
-    for _ in range(4 * len(arcs.entries) + 4):
+    for _ in range(4 * len(arcs.fed) + 4):
         best, hit = _next_event(tight, own, room)
         if hit < 0:
             break
@@ -333,8 +333,9 @@ def worth(arcs: Arcs, found: Found, v: Array) -> None:
             for e in range(arcs.start[a], arcs.start[a + 1]):
                 if v[arcs.reader[e]] > 0:
                     v[a] += arcs.gain[e] * v[arcs.reader[e]]
-            if arcs.entries[a] >= 0 and v[a] > 0:
-                beta[row, arcs.entries[a]] += arcs.share[a] * v[a]
+            if arcs.fed[a] and v[a] > 0:
+                for s in range(beta.shape[1]):
+                    beta[row, s] += arcs.S[a, s] * v[a]
 
 
 @inside()
@@ -358,8 +359,9 @@ def _kept(arcs: Arcs, back: Back, sign: Signs, r: Array, room: Room) -> None:
     for a in range(m):
         for j in range(n + 1):
             offered[a, j] = column[a, j] = 0.0
-        if arcs.entries[a] >= 0:
-            offered[a, n] = arcs.share[a] * r[arcs.entries[a]]
+        if arcs.fed[a]:
+            for s in range(len(r)):
+                offered[a, n] += arcs.S[a, s] * r[s]
         for e in range(back.start[a], back.start[a + 1]):
             for j in range(n + 1):
                 offered[a, j] += back.gain[e] * column[back.writer[e], j]
@@ -448,8 +450,8 @@ def vertices(address: int) -> int:
     g = record_at(address, 0)
     n, m, s = g.hosts, g.arcs, g.sources
     arcs = Arcs(
-        whole(g.start, m + 1), whole(g.reader, g.readers), reals(g.gain, g.readers), whole(g.entries, m),
-        reals(g.share, m), grid(g.K, n, m), reals(g.weight, m),
+        whole(g.start, m + 1), whole(g.reader, g.readers), reals(g.gain, g.readers), flags(g.fed, m),
+        grid(g.S, m, s), grid(g.K, n, m), reals(g.weight, m),
     )  # fmt: skip
     back = Back(whole(g.wstart, m + 1), whole(g.writer, g.writers), reals(g.wgain, g.writers))
     found = Found(

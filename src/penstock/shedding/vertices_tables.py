@@ -12,7 +12,7 @@ NUMBERS = (
 )  # fmt: skip
 ARRAYS = (
     # The program, from writers to readers and from readers to writers.
-    "start", "reader", "gain", "entries", "share", "K", "weight", "wstart", "writer", "wgain",
+    "start", "reader", "gain", "fed", "S", "K", "weight", "wstart", "writer", "wgain",
     # Vertices, the hashes of those that are known, and their functions of the rates.
     "prices", "tights", "signs", "slots", "alpha", "beta",
     # Points, and what is found there.

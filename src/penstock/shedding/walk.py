@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.arrays import Ints, Numbers
+from penstock.arrays import Flags, Ints, Numbers
 from penstock.native import Kernel
 from penstock.shedding.program import Matrix, Program
 from penstock.shedding.vertices_tables import LOOK_UP, RECORD, VALUES, WALK, WORTH
@@ -21,7 +21,7 @@ KERNEL = Kernel("penstock.shedding.vertices_kernel", "vertices", ("vertices_tabl
 
 @attrs.frozen(eq=False)
 class Sparse:
-    """A program in rows: both directions of ``G``, entries, ``K`` with every limit 1."""
+    """A program in rows: both directions of ``G``, where sources enter, ``K`` with every limit 1."""
 
     start: Ints
     reader: Ints
@@ -29,8 +29,8 @@ class Sparse:
     wstart: Ints
     writer: Ints
     wgain: Matrix
-    entries: Ints
-    share: Matrix
+    fed: Flags
+    S: Matrix
     K: Matrix
 
     @classmethod
@@ -38,11 +38,9 @@ class Sparse:
         """Lay a program out in rows."""
         start, reader, gain = _rows(program.G.T)
         wstart, writer, wgain = _rows(program.G)
-        fed = program.S.any(axis=1)
-        entries = np.where(fed, program.S.argmax(axis=1), -1) if len(program.sources) else np.full(program.arcs, -1)
-        share = program.S.max(axis=1, initial=0.0)
+        fed = np.asarray(program.S.any(axis=1), np.uint8)
         K = np.ascontiguousarray(program.K / program.limit[:, None])
-        return cls(start, reader, gain, wstart, writer, wgain, entries.astype(np.int64), share, K)
+        return cls(start, reader, gain, wstart, writer, wgain, fed, program.S, K)
 
 
 def _rows(matrix: Matrix) -> tuple[Ints, Ints, Matrix]:
@@ -142,11 +140,9 @@ class Walker:
 
 
 DTYPES = {
-    **dict.fromkeys(
-        ("start", "reader", "wstart", "writer", "entries", "tights", "fresh", "unknown", "found"), np.int64
-    ),
+    **dict.fromkeys(("start", "reader", "wstart", "writer", "tights", "fresh", "unknown", "found"), np.int64),
     **dict.fromkeys(("sign", "signs"), np.int8),
-    **dict.fromkeys(("live", "bind"), np.uint8),
+    **dict.fromkeys(("fed", "live", "bind"), np.uint8),
     "slots": np.uint64,
 }
 """Of arrays that do not hold real numbers."""
