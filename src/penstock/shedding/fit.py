@@ -45,6 +45,7 @@ from penstock.shedding.grid import (
 )
 from penstock.shedding.hosts import HostPart
 from penstock.shedding.program import Matrix, Program
+from penstock.shedding.shapes import check_index, check_range, check_shapes
 
 
 def plain(program: Program) -> bool:
@@ -177,6 +178,14 @@ def _same_below(score: Matrix, source: int) -> NDArray[np.bool_]:
     found = np.zeros(along.shape, bool)
     found[:-1] = along[1:] >= along[:-1] * (1 - 1e-12)
     return np.moveaxis(found, 0, source)
+
+
+def check_arrays(program: Program, arrays: Mapping[str, Numbers]) -> None:
+    """Refuse a table that is damaged."""
+    plans = {"plans": ("f", "points", "arcs")} if "plans" in arrays else {}
+    expected = {"group": ("i", "sources"), "factor": ("f", "sources"), **plans}
+    check_index(arrays, **check_shapes(arrays, expected, sources=len(program.sources), arcs=program.arcs))
+    check_range(arrays, "group", 0, arrays["points"].shape[1])
 
 
 def fit_plan(program: Program, arrays: Mapping[str, Numbers], rates: Matrix) -> Matrix:

@@ -22,6 +22,7 @@ from penstock.shedding.hosts import HostPart, host_parts
 from penstock.shedding.parts import Part, split
 from penstock.shedding.program import Matrix, Program
 from penstock.shedding.quadtree import descend
+from penstock.shedding.shapes import check_range, check_shapes
 from penstock.shedding.solver import build_solver
 from penstock.shedding.solver_w import build_solver_w
 from penstock.shedding.tables import PlanTable, fingerprint
@@ -30,6 +31,12 @@ from penstock.shedding.whole import worthwhile
 
 FURTHER, TRYING = (8.0, 5.0, 3.0, 2.0, 1.5, 1.25), 5.0
 """Factors on an error for which tables are too large, to find one that fits, and how long (s) to go on trying."""
+
+EXACT = {
+    "alpha": ("f", "rows"), "beta": ("f", "rows", "sources"), "tights": ("i", "rows", "resources"),
+    "signs": ("i", "rows", "arcs"), "complete": ("i", "once"),
+}  # fmt: skip
+"""Arrays of the table of ``exact``."""
 
 PARTS = "parts"
 """Of the arrays of a table the one that says how many parts it has, where these have tables of their own."""
@@ -109,6 +116,10 @@ def build_exact(question: Question) -> PlanTable:
 def answer_exact(program: Program, table: PlanTable) -> Answer:
     """Look dual vertices up."""
     a = table.arrays
+    counts = {"sources": len(program.sources), "resources": len(program.limit), "arcs": program.arcs}
+    sizes = check_shapes(a, EXACT, once=1, **counts)
+    check_range(a, "tights", 0, sizes["resources"] + sizes["arcs"])
+    check_range(a, "signs", -1, 2)
     dual = DualTable(a["alpha"], a["beta"], a["tights"], a["signs"], bool(a["complete"][0]))
     return Exact(program, dual).plan
 
@@ -168,6 +179,7 @@ def _by_host(question: Question, parts: Mapping[str, HostPart]) -> PlanTable | N
 def answer_fit(program: Program, table: PlanTable) -> Answer:
     """Look the best point below up, in the central table or host by host where streams split."""
     if "points" in table.arrays:
+        fit.check_arrays(program, table.arrays)
         return lambda rates: fit.fit_plan(program, table.arrays, rates)
     return answer_distributed(program, table)
 
@@ -219,7 +231,7 @@ def distributed_facts(table: PlanTable) -> Document:
     sent = {name.removesuffix("/sent"): value for name, value in table.arrays.items() if name.endswith("/sent")}
     return {
         "tables": {
-            host: {"entries": len(table.arrays[f"{host}/score"]), "bytes": int(value[0])}
+            host: {"entries": len(table.arrays[f"{host}/score"]), "bytes": int(value.sum())}
             for host, value in sent.items()
         }
     }
@@ -288,7 +300,7 @@ def _joined(question: Question, planner: str, parts: Sequence[Part]) -> PlanTabl
 def _look_ups(program: Program, table: PlanTable) -> list[tuple[Part, LookUp]]:
     """Return the look-ups of the parts of a table that `_joined` has made."""
     parts = split(program)
-    if len(parts) != table.arrays[PARTS][0]:
+    if not np.array_equal(table.arrays[PARTS], [len(parts)]):
         raise InputError(f"the plan table is damaged: expected those of {len(parts)} parts")
     found = []
     for number, part in enumerate(parts):

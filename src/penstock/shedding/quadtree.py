@@ -13,7 +13,11 @@ from penstock.shedding.division import CornerPlans, unit
 from penstock.shedding.exact import Exact
 from penstock.shedding.grid import KERNEL
 from penstock.shedding.program import TOLERANCE, Matrix, Program
+from penstock.shedding.shapes import check_range, check_shapes, damaged
 from penstock.shedding.tables import PlanTable
+
+TREE = {"child": ("i", "cells"), "row": ("i", "cells"), "plans": ("f", "plans", "arcs")}
+"""Arrays of a quadtree's table."""
 
 
 @attrs.define(eq=False)
@@ -99,6 +103,12 @@ def descend(program: Program, table: PlanTable) -> Callable[[Matrix], Matrix]:
     """Return the look-up of a quadtree: the plan of the cell that holds the rates."""
     child, rows, plans = (table.arrays[name] for name in ("child", "row", "plans"))
     code, axes = kernel(KERNEL, child.size), table.upto > 0
+    sizes = check_shapes(table.arrays, TREE, arcs=program.arcs)
+    check_range(table.arrays, "child", -1, sizes["cells"] - (1 << int(np.count_nonzero(axes))) + 1)
+    check_range(table.arrays, "row", -1, sizes["plans"])
+    # Cells are made after what they are halves of.
+    if not sizes["cells"] or ((child >= 0) & (child <= np.arange(len(child)))).any():
+        raise damaged("child")
     none = np.zeros(np.count_nonzero(axes))
 
     def plan(rates: Matrix) -> Matrix:

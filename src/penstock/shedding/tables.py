@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 
@@ -16,11 +17,13 @@ import numpy as np
 
 from penstock.arrays import Numbers
 from penstock.errors import InputError
-from penstock.files import Document, Text, shortened, write_json
+from penstock.files import Document, Text, plain, shortened, write_json
 from penstock.shedding.program import Matrix, Program
 
 VERSION = 1
 FORMAT = "penstock plan table"
+WITHOUT_PLACES = 32
+"""Digits of a fingerprint that do not depend on where operators are that cost nothing: all that older tables have."""
 
 
 @attrs.frozen(eq=False)
@@ -73,7 +76,7 @@ class PlanTable:
         """
         if self.left is not None and self.left.shape == program.left.shape and (program.left == 1).all():
             program = program.leaving(self.left)
-        if self.fingerprint != fingerprint(program):
+        if len(self.fingerprint) < WITHOUT_PLACES or not fingerprint(program).startswith(self.fingerprint):
             raise InputError(
                 "the plan table was made for another network, cluster, placement or other costs",
                 hint="build it again with --save",
@@ -101,7 +104,10 @@ def fingerprint(program: Program) -> str:
     for array in (program.G, program.S, program.K, program.limit, program.weight):
         state.update(np.ascontiguousarray(array).tobytes())
     state.update(repr(program.products).encode())
-    return state.hexdigest()[:32]
+    begin = state.hexdigest()[:WITHOUT_PLACES]
+    # What costs nothing is in no row, but hosts have tables of their own, which depend on who reads where.
+    state.update(repr(sorted(program.places.items())).encode())
+    return begin + state.hexdigest()[:16]
 
 
 def packed(array: Numbers) -> Document:
@@ -131,20 +137,24 @@ def unpacked(part: Document) -> Numbers:
 def save_table(table: PlanTable, path: str | os.PathLike[str]) -> None:
     """Write a table as JSON; arrays are base64 of little-endian numbers."""
     arrays = {name: packed(array) for name, array in table.arrays.items()}
-    write_json(
-        path,
-        {
-            "format": FORMAT,
-            "version": VERSION,
-            "planner": table.planner,
-            "fingerprint": table.fingerprint,
-            "upto": table.upto,
-            "error": table.error,
-            "entries": table.entries,
-            "arrays": arrays,
-            **({} if table.left is None else {"left": table.left}),
-        },
-    )
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "planner": table.planner,
+        "fingerprint": table.fingerprint,
+        "upto": table.upto,
+        "error": table.error,
+        "entries": table.entries,
+        "arrays": arrays,
+        **({} if table.left is None else {"left": table.left}),
+    }
+    write_json(path, document | {"hash": _hash(document)})
+
+
+def _hash(document: Document) -> str:
+    """Return a hash of all that a table's document says; of what it may say in several ways, in one."""
+    said = {name: value for name, value in document.items() if name != "hash"}
+    return hashlib.sha256(json.dumps(plain(said), sort_keys=True).encode()).hexdigest()[:32]
 
 
 def read_table(path: str | os.PathLike[str]) -> PlanTable:
@@ -163,6 +173,9 @@ def read_table(path: str | os.PathLike[str]) -> PlanTable:
         raise InputError(
             f"expected version {VERSION} of the plan table, got {shortened(document.get('version'))}", file=file.name
         )
+    # Tables from before there was a hash have none.
+    if "hash" in document and document["hash"] != _hash(document):
+        raise InputError("the plan table is damaged: its content is not that of its hash", file=file.name)
     try:
         arrays = {name: unpacked(part) for name, part in document["arrays"].items()}
         upto = np.array(document["upto"], float)

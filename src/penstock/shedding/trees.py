@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Numbers
+from penstock.errors import InputError
 from penstock.shedding.distributed import Made, make_rows
 from penstock.shedding.grid import TooLarge
 from penstock.shedding.host_table import ARRAYS, HostTable, host_table
@@ -25,10 +26,18 @@ from penstock.shedding.hosts import (
 )
 from penstock.shedding.messages import Rows, changed, decoded, difference, encoded
 from penstock.shedding.program import Matrix, Program
+from penstock.shedding.shapes import check_index, check_range, check_shapes, damaged, same
 
 MOST_ROUNDS = 8
 TAIL = 0.2
 """Share of the error that pays for rates below the smallest of the grids."""
+
+
+HOST = {
+    "loads": ("f", "hosts", "inputs"), "useful": ("f", "hosts", "inputs"), "worthless": ("i", "arcs"),
+    "group": ("i", "inputs"), "factor": ("f", "inputs"), "kept": ("f", "points", "kept"),
+}  # fmt: skip
+"""Arrays of a host's table, besides the index and what is the program's."""
 
 
 @attrs.frozen(eq=False)
@@ -195,6 +204,20 @@ def _same_columns(old: Rows, new: Rows) -> bool:
     )
 
 
+def _check(table: HostTable, part: HostPart) -> None:
+    """Refuse a host's table that is damaged, or of another placement."""
+    arrays = table.arrays
+    if any(not same(arrays[name], getattr(part, name)) for name in ("G", "S", "cost")):
+        raise InputError(
+            f"the plan table was made for another placement: what host {part.host} does is not in it",
+            hint="build it again with --save",
+        )
+    sizes = check_index(arrays, **check_shapes(arrays, HOST, inputs=len(table.inputs), arcs=len(part.arcs)))
+    check_range(arrays, "group", 0, sizes["columns"])
+    if sizes["kept"] not in (0, sizes["arcs"]):
+        raise damaged("kept")
+
+
 def kept_rates(
     program: Program, hosts: Mapping[str, HostTable], arcs: Mapping[str, NDArray[np.int64]], rates: Matrix
 ) -> Matrix:
@@ -243,4 +266,6 @@ def restored(
         )
         for host, part in parts.items()
     }
+    for host, table in tables.items():
+        _check(table, parts[host])
     return tables, {host: part.arcs for host, part in parts.items()}
