@@ -12,6 +12,7 @@ rows cost another round each. If a tree needed n rounds, its tables are made aga
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import attrs
@@ -128,9 +129,9 @@ def _planned(
     part: HostPart, order: local.DropOrder, limits: Limits, levels: Matrix, counts: NDArray[np.int64], small: Matrix
 ) -> tuple[Matrix, Matrix]:
     """Return the grid points that need no drop at an input, with the kept rates of their local plans."""
-    total = int(np.prod(counts.astype(float)))
+    total = math.prod(counts.tolist())
     if total > MOST_GRID:
-        raise grid.TooLarge(f"the grid of host {part.host} has {total:,} points")
+        raise grid.TooLarge(f"the grid of host {part.host} has more than {MOST_GRID:,} points")
     code = kernel("penstock.shedding.fit_kernel", total * len(part.arcs) * (len(part.arcs) + len(part.inputs)))
     host = code.Arcs(part.S, part.G, part.cost, order.arcs, order.load)
     found, plans, rows = [], [], 0

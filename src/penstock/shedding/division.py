@@ -91,7 +91,9 @@ class Allowance:
                 raise InputError(
                     f"the quadtree would need more than {MOST_CELLS} cells",
                     at="--planner",
-                    hint="take a larger --error, a smaller --upto, a --budget, or --planner exact",
+                    hint="take --planner exact"
+                    if self._fan > MOST_CELLS
+                    else "take a larger --error, a smaller --upto, a --budget, or --planner exact",
                 )
             return wanted
         now = self._clock()

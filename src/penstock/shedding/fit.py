@@ -19,6 +19,7 @@ Sources that differ only in scale (same hosts, same worth per load) count as one
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -39,13 +40,16 @@ from penstock.shedding.grid import (
     groups,
     indexed,
     ladder,
-    outermost,
+    listable,
     rungs,
     stacked,
 )
 from penstock.shedding.hosts import HostPart
 from penstock.shedding.program import Matrix, Program
 from penstock.shedding.shapes import check_index, check_range, check_shapes
+
+TRYING = 5.0
+"""How long (s) to look for an error for which tables fit."""
 
 
 def plain(program: Program) -> bool:
@@ -78,16 +82,20 @@ def plain_table(exact: Exact, error: float) -> dict[str, Numbers]:
 
 
 def smallest_error(exact: Exact, error: float) -> str:
-    """Return advice: the smallest error, to 1 %, for which the table of a network without splits fits."""
-    for percent in range(int(100 * error) + 1, 100):
+    """Return advice: the smallest error, to 1 %, for which a table without splits fits, if it is soon found."""
+    begun, small, fits = time.perf_counter(), int(100 * error), 100
+    while fits - small > 1 and time.perf_counter() - begun < TRYING:
+        percent = (small + fits) // 2
         levels, counts, load, *_ = plain_grid(exact, percent / 100)
         try:
-            affordable(counts, math.factorial(len(counts)))
-            countable(outermost(levels, counts, load, np.zeros((0, len(counts)))))
+            listable(levels, counts, load)
+            fits = percent
         except TooLarge:
-            continue
-        return f"--error {percent / 100:g} is the smallest that fits; --planner exact needs no grid"
-    return "take --planner exact, which needs no grid"
+            small = percent
+    if fits == 100:
+        return "take --planner exact, which needs no grid"
+    found = "is the smallest that fits" if fits - small == 1 else "fits"
+    return f"--error {fits / 100:g} {found}; --planner exact needs no grid"
 
 
 def plain_grid(

@@ -16,7 +16,9 @@ from penstock.shedding.program import Matrix
 KERNEL = "penstock.shedding.points_kernel"
 MOST_POINTS = 3_000_000
 """Rows of a table: with 8 inputs 0.2 GB, and less than 1 GB while it is made."""
-MOST_WORK = 4e9
+MOST_WORK = 4_000_000_000
+MOST_STEPS = 200_000_000
+"""Steps of the search for points: some seconds. By the number of points alone it can take for ever."""
 STEP = 0.4
 """Share of the error by which two rows of one input differ in score: such tables are small, so they do better."""
 LEAF = 16
@@ -81,18 +83,25 @@ def boundary(levels: Matrix, counts: NDArray[np.int64], load: Matrix) -> Matrix:
     InputError
         If there are too many.
     """
-    affordable(counts, math.factorial(len(counts)))
-    found = outermost(levels, counts, load, np.zeros((0, len(counts))))
-    countable(found)
-    points = np.zeros((found, len(counts)))
-    outermost(levels, counts, load, points)
+    points = np.zeros((listable(levels, counts, load), len(counts)))
+    _outermost(levels, counts, load, points)
     return points
 
 
-def outermost(levels: Matrix, counts: NDArray[np.int64], load: Matrix, out: Matrix) -> int:
-    """Count the points that `boundary` returns, at most one more than may be, and fill ``out`` with them."""
-    code = kernel(KERNEL, float(np.prod(counts.astype(float))) * len(load))
-    found: int = code.boundary(levels, counts, load, out, MOST_POINTS + 1)
+def listable(levels: Matrix, counts: NDArray[np.int64], load: Matrix) -> int:
+    """Return how many points `boundary` returns; refuse too many, or too fine a grid."""
+    affordable(counts, math.factorial(len(counts)))
+    found = _outermost(levels, counts, load, np.zeros((0, len(counts))))
+    if found < 0:
+        raise _too_fine(counts)
+    countable(found)
+    return found
+
+
+def _outermost(levels: Matrix, counts: NDArray[np.int64], load: Matrix, out: Matrix) -> int:
+    """Count the points that `boundary` returns, one more than may be or -1 to stop, and fill ``out`` with them."""
+    code = kernel(KERNEL, min(math.prod(counts.tolist()) * len(load), MOST_WORK))
+    found: int = code.boundary(levels, counts, load, out, (MOST_POINTS + 1, MOST_STEPS))
     return found
 
 
@@ -104,8 +113,12 @@ def affordable(counts: NDArray[np.int64], share: int) -> None:
     share
         One in so many points must be looked at.
     """
-    if float(np.prod(counts.astype(float))) / share > MOST_WORK:
-        raise TooLarge(f"the grid of {len(counts)} different inputs is too fine to list")
+    if math.prod(counts.tolist()) > MOST_WORK * share:  # whole numbers, since reals end at 1e308
+        raise _too_fine(counts)
+
+
+def _too_fine(counts: NDArray[np.int64]) -> TooLarge:
+    return TooLarge(f"the grid of {len(counts)} different inputs is too fine to list")
 
 
 def countable(points: int) -> None:

@@ -29,8 +29,8 @@ from penstock.shedding.tables import PlanTable, fingerprint
 from penstock.shedding.trees import Tables, kept_rates, make_tables, restored, stored
 from penstock.shedding.whole import worthwhile
 
-FURTHER, TRYING = (8.0, 5.0, 3.0, 2.0, 1.5, 1.25), 5.0
-"""Factors on an error for which tables are too large, to find one that fits, and how long (s) to go on trying."""
+FURTHER = 8.0, 5.0, 3.0, 2.0, 1.5, 1.25
+"""Factors on an error for which tables are too large, to find one that fits."""
 
 EXACT = {
     "alpha": ("f", "rows"), "beta": ("f", "rows", "sources"), "tights": ("i", "rows", "resources"),
@@ -202,7 +202,7 @@ def _larger_error(question: Question) -> str:
         error = math.ceil(100 * factor * question.error) / 100
         if error >= 1:
             continue
-        if question.clock() - begun > TRYING:
+        if question.clock() - begun > fit.TRYING:
             break
         try:
             make_tables(question.exact.program, question.upto, error)

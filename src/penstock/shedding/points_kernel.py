@@ -11,11 +11,11 @@ from penstock.native.jit import njit
 
 
 @njit(cache=True)
-def boundary(levels: Any, counts: Any, load: Any, out: Any, most: Any) -> Any:
-    """List grid points that fit while the next point up in every coordinate does not; return how many, up to ``most``.
+def boundary(levels: Any, counts: Any, load: Any, out: Any, most: tuple[int, int]) -> Any:
+    """List grid points that fit while the next point up in every coordinate does not; return how many.
 
     ``levels[s]`` falls from the greatest rate to 0, ``counts[s]`` of them; ``load`` has a row for each resource, with
-    every limit 1. Without room in ``out`` points are only counted.
+    every limit 1. Without room in ``out`` points are only counted. ``most`` is of points and of steps: -1 beyond those.
     """
     dims, n = len(counts), len(load)
     at = np.zeros(dims, np.int64)
@@ -24,7 +24,11 @@ def boundary(levels: Any, counts: Any, load: Any, out: Any, most: Any) -> Any:
     found = 0
     d = 0
     at[0] = -1
-    while d >= 0 and found < most:
+    steps = 0
+    while d >= 0 and found < most[0]:
+        steps += 1
+        if steps > most[1]:
+            return -1
         at[d] += 1
         if at[d] == counts[d]:
             d -= 1

@@ -104,7 +104,7 @@ def descend(program: Program, table: PlanTable) -> Callable[[Matrix], Matrix]:
     child, rows, plans = (table.arrays[name] for name in ("child", "row", "plans"))
     code, axes = kernel(KERNEL, child.size), table.upto > 0
     sizes = check_shapes(table.arrays, TREE, arcs=program.arcs)
-    check_range(table.arrays, "child", -1, sizes["cells"] - (1 << int(np.count_nonzero(axes))) + 1)
+    check_range(table.arrays, "child", -1, max(0, sizes["cells"] - (1 << int(np.count_nonzero(axes))) + 1))
     check_range(table.arrays, "row", -1, sizes["plans"])
     # Cells are made after what they are halves of.
     if not sizes["cells"] or ((child >= 0) & (child <= np.arange(len(child)))).any():

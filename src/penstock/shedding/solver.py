@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.errors import InputError
 from penstock.shedding.division import Allowance
 from penstock.shedding.quadtree import Cells
 from penstock.shedding.tables import PlanTable
@@ -26,6 +27,13 @@ def build_solver(question: Question) -> PlanTable:
     is what a table that is stopped then keeps.
     """
     exact, error = question.exact, question.error
+    if exact.program.products and question.budget is None:
+        # Each cell takes linear programs, and near the axes pairs fall faster than cells can be halved.
+        raise InputError(
+            "solver may never be done with a time-window join",
+            at="--planner",
+            hint="use exact or solver-w, or give it a --budget",
+        )
     allowance = Allowance(question)
     cells = Cells.of(exact, question.upto)
     leaves = np.zeros(1, np.int64)

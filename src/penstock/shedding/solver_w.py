@@ -22,7 +22,6 @@ def build_solver_w(question: Question) -> PlanTable:
     exact, dims = question.exact, len(question.upto)
     plans = CornerPlans(exact)
     full = full_load(exact.program)
-    corners = unit(question.upto)
     child, row = [-1], list[int]()
     waiting: list[tuple[float, int, Matrix, Matrix]] = []
     expected = 0.0
@@ -41,7 +40,10 @@ def build_solver_w(question: Question) -> PlanTable:
                 heapq.heappush(waiting, (-chance[k] * loss, node, low[k], high[k]))
 
     enter([0], np.zeros((1, dims)), question.upto[None, :].astype(float))
+    corners: Matrix | None = None
     while waiting and expected > question.error and allowance.left(len(child), 1):
+        # Not before there is room for them: of many sources there are too many.
+        corners = unit(question.upto) if corners is None else corners
         loss, node, low, high = heapq.heappop(waiting)
         expected += loss
         child[node] = len(child)
