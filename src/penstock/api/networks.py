@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import TypedDict, Unpack
 
@@ -254,22 +255,22 @@ def shed(
     Infeasible
         If what cannot be dropped is too much for a host; with ``planner="replica"``: if copies alone cannot make room.
     """
-    if planner not in PLANNERS and planner not in WITHOUT_TABLE:
-        names = [*PLANNERS, *WITHOUT_TABLE]
-        raise InputError(f"unknown planner {planner!r}", at="planner", hint=suggest(planner, names, "planners"))
+    names = [*PLANNERS, *WITHOUT_TABLE]
+    if not isinstance(planner, str) or planner not in names:
+        raise InputError(f"unknown planner {planner!r}", at="planner", hint=suggest(str(planner), names, "planners"))
     _refuse_others(promise, Promise)
     upto, error = promise.get("upto"), promise.get("error", 0.05)
-    if isinstance(error, str) or not 0 < error < 1:
+    if isinstance(error, bool) or not isinstance(error, int | float | np.number) or not 0 < error < 1:
         raise InputError(f"expected an error between 0 and 1, got {error!r}", at="error")
     network, known = _completed(network, statistics)
     cluster = _cluster(hosts, network)
     placed = _placement(placement, network, cluster)
     room = rooms(network, cluster, placed, known)
-    program, rates = build_program(network, cluster, placed).leaving(shares(cluster, room)), _at(network, at)
+    program, rates = build_program(network, cluster, placed).leaving(shares(cluster, room)), _at(network, at, "at")
     if (direct := WITHOUT_TABLE.get(planner)) is not None:
         return _shed(told(direct(program, cluster, placed, rates), room))
     run = Run.of(program, rates)
-    most = 2 * rates if upto is None else _at(network, upto)
+    most = 2 * rates if upto is None else _at(network, upto, "upto")
     if (most < rates).any():
         raise InputError("expected rates of at least those of at", at="upto")
     question = Question(optimum(run.program), most, error)
@@ -370,8 +371,12 @@ def _model(network: Network, rates: Arriving) -> LoadModel:
     return load_model(network, _rates(network, rates))
 
 
-def _at(network: Network, rates: Mapping[str, float]) -> Array:
+def _at(network: Network, rates: Mapping[str, float], name: str) -> Array:
     if not isinstance(rates, Mapping):
-        raise InputError(f"expected rates by source, got {type(rates).__name__} {rates!r}", at="rates")
-    checked = Rates.constant(numbers(rates, "rates"), 1.0).check(network.sources)
+        raise InputError(f"expected rates by source, got {type(rates).__name__} {rates!r}", at=name)
+    try:
+        checked = Rates.constant(numbers(rates, name), 1.0).check(network.sources)
+    except InputError as error:
+        error.at = re.sub(r"^rates\b", name, error.at or name)
+        raise
     return np.array([checked.of_source(name)[0] for name in network.sources])

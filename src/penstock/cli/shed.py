@@ -99,7 +99,7 @@ def command(
         _show(document | {"seconds": seconds, "lookup": seconds}, graph, json=answer.json)
         return
 
-    most = _rates(wish.upto, graph, "--upto") if wish.upto else 2 * rates
+    most = 2 * rates if wish.upto is None else _rates(wish.upto, graph, "--upto")
     if (most < rates).any():
         raise InputError("expected rates of at least --at", at="--upto")
     run = Run.of(program, rates)

@@ -175,7 +175,11 @@ def read_table(path: str | os.PathLike[str]) -> PlanTable:
         )
     # Tables from before there was a hash have none.
     if "hash" in document and document["hash"] != _hash(document):
-        raise InputError("the plan table is damaged: its content is not that of its hash", file=file.name)
+        raise InputError(
+            "the plan table is damaged: its content is not that of its hash",
+            file=file.name,
+            hint="build it again with --save",
+        )
     try:
         arrays = {name: unpacked(part) for name, part in document["arrays"].items()}
         upto = np.array(document["upto"], float)
