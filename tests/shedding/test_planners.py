@@ -400,6 +400,23 @@ def test_replica_plans_keep_a_chain_intact(seed: int) -> None:
     assert not set(plan.intact.values()) & set(plan.keep)
 
 
+def test_copies_that_share_a_link_shed_together() -> None:
+    """Two copies that read the same tuples over a link both drop, since neither relieves it alone."""
+    operators = [
+        Operator(name=name, kind="map", inputs=(given,), cost=(0.001,))
+        for name, given in (("o", "s"), ("a", "o"), ("b", "o"))
+    ]
+    sinks = [Sink(name=f"k{name}", input=name) for name in "ab"]
+    network = Network.of("n", [Source(name="s")], operators, sinks)
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], links={("h1", "h2"): Link(bandwidth=7.0)})
+    placement = Placement({"o": "h1", "a": "h1", "a#2": "h2", "b": "h2", "b#2": "h1"})
+    program = build_program(network, cluster, placement)
+    plan = replica_plan(program, cluster, placement, np.array([10.0]))
+    passed = 10 * (1 - (1 - plan.keep["a#2"]) * (1 - plan.keep["b"]))
+    assert passed == pytest.approx(7.0)
+    assert plan.intact == {"o": "o", "a": "a", "b": "b#2"}
+
+
 def test_replica_says_no() -> None:
     """Without a copy that may shed the answer is no."""
     program, cluster, placement = replicated(0.1, {"o1": "h1", "o2": "h2"}, 2)

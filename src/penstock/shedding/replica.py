@@ -175,10 +175,22 @@ class _Copies:
                     over -= drop
         for pair, crossings in self.crossings.items():
             limit = self.cluster.link(*pair).bandwidth
+            if self.carried(pair, keep) <= limit * (1 + TOLERANCE):
+                continue
+            # What several copies read crosses for each of them: only together do their drops relieve the link. So all
+            # drop everything at first, and then one after the other keeps what it may.
+            before, dropped = dict(keep), []
             for copy in dict.fromkeys(end for each in crossings for end in (*each.readers, each.writer)):
-                now, without = self.carried(pair, keep), self.carried(pair, {**keep, copy: 0.0})
-                if now > limit * (1 + TOLERANCE) and now > without and (copy in keep or able(copy)):
-                    keep[copy] = keep.get(copy, 1.0) * max(0.0, (limit - without) / (now - without))
+                if copy in keep or able(copy):
+                    keep[copy] = 0.0
+                    dropped.append(copy)
+            for copy in reversed(dropped):
+                most, without = before.get(copy, 1.0), self.carried(pair, keep)
+                full = self.carried(pair, {**keep, copy: most})
+                if full <= max(limit, without) * (1 + TOLERANCE):
+                    keep.pop(copy) if most == 1 else keep.update({copy: most})
+                else:
+                    keep[copy] = most * max(0.0, (limit - without) / (full - without))
         return keep
 
     def chosen(self) -> set[str]:
