@@ -21,7 +21,7 @@ from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.left import claimed, hosts_of, placement_of
 from penstock.spark.paths import paths_of, settled
 from penstock.spark.run import reshape
-from penstock.spark.run.folder import claim, epoch_of, note, open_schedules, owned
+from penstock.spark.run.folder import begun, claim, epoch_of, note, open_schedules, owned
 from penstock.spark.run.history import History, write_history
 from penstock.spark.run.reports import recount
 from penstock.spark.run.reshape import Border, go_on
@@ -87,9 +87,12 @@ def test_scheduled_sources_begin_with_trigger_and_window(
     counted = {"kind": "aggregate", "input": "kept", "window": window, "by": "k"}
     made = Deployment(network(counted=counted), ON, str(tmp_path), schedules={"events": {}})
     before = time.time()
-    open_schedules(made, trigger)
+    open_schedules(made, trigger, 0.0)
     begin = epoch_of(made.place)
     assert before < begin <= before + step + 1
+    open_schedules(made, trigger, before + 100)
+    # A run that goes on had begun when its queries started, not when all of them had a batch.
+    assert begun(made.place) == (begin, before + 100)
     assert begin % step == pytest.approx(0, abs=1e-6)
 
 

@@ -67,7 +67,7 @@ def seen(
             expected = fixed + hosts.factor[host] * work_of(network, batch.counts)
             start = batch.start - run.epoch
             core = core_of(batch, hosts.of_host(host).speed)
-            age = batch.start - max((at for at in run.begun[1:] if at <= batch.start), default=run.epoch)
+            age = batch.start - max((at for at in (run.epoch, *run.begun[1:]) if at <= batch.start), default=run.epoch)
             found.append(Seen(host, start, start + batch.duration, own, expected, fixed, core, batch.query, age=age))
     return sorted(found, key=lambda each: each.end)
 

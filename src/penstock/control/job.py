@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -194,7 +195,7 @@ def watching(job: Job, file: Place, say: Callable[[str], None]) -> Lookout:
         file.replace(to_json({"forecast": told}).encode())
 
     course = Course.of(job, rates, _kept(job, rates))
-    return Lookout(course, lambda drift: say(drift.says), ahead, np.random.default_rng(job.seed), failed=say)
+    return Lookout(course, lambda drift: say(drift.says), ahead, np.random.default_rng(job.seed), say, time.time())
 
 
 def predicted(job: Job, rates: Rates | None) -> Prediction | None:

@@ -42,6 +42,8 @@ class Lookout:
         Where the chance of their intervals comes from.
     failed
         Told why, in a sentence, if it cannot go on; it then hears no more, and the run goes on without it.
+    begun
+        When queries began to start (s since 1970), if it is known.
     """
 
     def __init__(
@@ -51,11 +53,12 @@ class Lookout:
         ahead: Callable[[Sequence[Forecast]], None],
         rng: np.random.Generator,
         failed: Callable[[str], None] = lambda _why: None,
+        begun: float = 0.0,
     ) -> None:
         self.course, self.told, self.ahead, self.rng, self.failed = course, told, ahead, rng, failed
         self.watch = Watch.of(BatchHosts.of(course.statistics, course.cluster), course.young)
         self._batches: list[Batch] = []
-        self._until, self._next, self._begin, self._went_on, self._over = 0.0, EVERY, 0.0, 0.0, False
+        self._until, self._next, self._begin, self._went_on, self._over = 0.0, EVERY, 0.0, begun, False
 
     def hear(self, batches: Sequence[Batch], epoch: float, now: float) -> None:
         """Take in batches that have ended.

@@ -22,13 +22,12 @@ def claimed(folder: str) -> Document | None:
         If it is no folder, or cannot be reached.
     """
     try:
-        content = (place_of(folder) / "run.json").read()
+        document: Document = json.loads((place_of(folder) / "run.json").read())
     except FileNotFoundError:
         return None
     except (ValueError, OSError) as error:
         why = str(getattr(error, "strerror", None) or error).partition("\n")[0]
         raise InputError(f"cannot be read: {why}", file=folder, hint="name another --directory") from None
-    document: Document = json.loads(content)
     return document
 
 

@@ -7,9 +7,10 @@ from typing import TypeVar
 
 import attrs
 
+from penstock.errors import InputError
 from penstock.network import Network, Sink, Source
 from penstock.spark.shipped.deliver import is_folder
-from penstock.spark.shipped.place import LOCAL, absolute, place_of, scheme_of
+from penstock.spark.shipped.place import LOCAL, Place, absolute, place_of, scheme_of
 
 Part = TypeVar("Part", Source, Sink)
 
@@ -27,7 +28,25 @@ def paths_of(network: Network) -> dict[str, str]:
 def uri_of(part: Source | Sink) -> str:
     """Return a folder's URI: of a source a pattern, as Spark reads it, of a sink its name."""
     path = part.options["path"]
-    return place_of(path).uri if isinstance(part, Sink) and scheme_of(path) in LOCAL else absolute(path)
+    try:
+        return place_of(path).uri if isinstance(part, Sink) and scheme_of(path) in LOCAL else absolute(path)
+    except ValueError as error:
+        table = "sinks" if isinstance(part, Sink) else "sources"
+        raise InputError(str(error), at=f"{table}.{part.name}.options.path") from None
+
+
+def named(folder: str) -> Place:
+    """Return the place of a run's folder.
+
+    Raises
+    ------
+    InputError
+        If nothing can be there.
+    """
+    try:
+        return place_of(folder)
+    except ValueError as error:
+        raise InputError(str(error), file=folder, hint="name another folder") from None
 
 
 def settled(network: Network, but: Collection[str] = ()) -> Network:

@@ -32,6 +32,7 @@ from penstock.spark.compile import (
 )
 from penstock.spark.compile.sql import computes
 from penstock.spark.connection import Connection
+from penstock.spark.paths import named
 from penstock.spark.run.between import check_slots, rows_between
 from penstock.spark.run.deaths import telling_deaths
 from penstock.spark.run.ended import Heard
@@ -49,7 +50,7 @@ from penstock.spark.run.speeds import Speeds
 from penstock.spark.run.system import Report, System
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
 from penstock.spark.run.watch import watch
-from penstock.spark.shipped.place import Place, place_of
+from penstock.spark.shipped.place import Place
 from penstock.workload import Rates
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Engine:
         check_placement(network, placement, self.cluster.spark)
         real_time = frozenset() if everything else prompt_operators(network, self.cluster.spark)
         kafka = Connection.of(self.cluster.spark)
-        place = place_of(os.fspath(folder))
+        place = named(os.fspath(folder))
         # A host may be gone where a run goes on.
         used = [name for name in sorted(set(placement.values())) if name in self.sessions] or [*self.sessions][:1]
         schedules = self.schedules(network, place, rates)
@@ -275,7 +276,7 @@ class Engine:
         tell = report or _silent
 
         def work(system: System) -> frozenset[str]:
-            open_schedules(deployment, self._interval(trigger))
+            open_schedules(deployment, self._interval(trigger), time.time())
             drain(system, {name: host.cores for name, host in self.cluster.hosts.items()}, tell)
             return frozenset()
 
@@ -355,8 +356,9 @@ class Engine:
             if follower is not None:
                 last.callback(follower.end)
             try:
+                since = time.time()
                 system.start(interval)
-                open_schedules(system.deployment, interval)
+                open_schedules(system.deployment, interval, since)
                 if follower is not None:
                     follower.begin(epoch_of(system.deployment.place))
                 wait()

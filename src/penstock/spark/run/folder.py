@@ -125,10 +125,11 @@ def epoch_of(folder: Place) -> float:
         return 0.0
 
 
-def open_schedules(deployment: Deployment, trigger: float) -> None:
+def open_schedules(deployment: Deployment, trigger: float, since: float) -> None:
     """Let scheduled sources begin, at a multiple of the trigger, as the micro-batch model has it.
 
     Also at the beginning of a window, as in its prediction, where the two meet every `PATIENCE` seconds or more often.
+    ``since`` is when queries began to start (s since 1970): if a run goes on, they have batches before they all are.
     """
     step = max(1, round(trigger * 1e6))
     if deployment.schedules:
@@ -138,14 +139,14 @@ def open_schedules(deployment: Deployment, trigger: float) -> None:
     begin = (time.time_ns() // 1000 // step + 1) * step
     place = deployment.place
     (place / "epoch").publish(str(begin).encode())
-    (place / "begun.json").replace(json.dumps([*begun(place), max(time.time(), epoch_of(place))]).encode())
+    (place / "begun.json").replace(json.dumps([*begun(place), max(since, epoch_of(place))]).encode())
 
 
 def begun(folder: Place) -> tuple[float, ...]:
     """Return when each run of a folder began (s since 1970); none where an earlier version did not note it."""
     try:
         return tuple(json.loads((folder / "begun.json").read()))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return ()
 
 

@@ -112,6 +112,7 @@ class SparkEngine:
         units, runners = self.system.units, self.system.runners
         attached = {name for name, unit in units.items() if self._first.isdisjoint(unit.fragment.operators)}
         later = [name for name in self.system.reachable if name in attached - runners.keys()]
+        since = time.time()
         try:
             self.system.start(self.changes.intervals(), [n for n in self.system.reachable if n not in later])
         except BaseException:
@@ -119,7 +120,7 @@ class SparkEngine:
             raise
         for name in later:
             self.changes.start_prepared(units[name])
-        open_schedules(self.system.deployment, self.changes.pace.interval)
+        open_schedules(self.system.deployment, self.changes.pace.interval, since)
 
     def _followed(self, answers: Answers) -> Follower:
         checkpoints = {query.name: query.spec.checkpoint for query in self.system.queries}
