@@ -126,15 +126,17 @@ def test_large_query_is_never_worse_than_no_search() -> None:
     assert found.after.total.worst <= whole.total.worst
 
 
-def test_a_slow_model_is_not_asked_about_every_pair_of_many_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_model_is_not_asked_about_every_placement_of_many_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond a number of estimates the search takes the best that it has, and says that there may be better."""
     monkeypatch.setattr("penstock.sizing.candidates.ESTIMATES", 4)
-    running, new = chain([0.001] * 8), renamed(chain([0.002, 0.001]), "new-")
+    running, new = chain([0.001] * 8), renamed(chain([0.002, 0.001, 0.001]), "new-")
     placement = Placement({name: f"h{k + 1}" for k, name in enumerate(running.operators)})
     rates = Rates.constant(dict.fromkeys(running.sources, 100.0), 5.0)
     found = admit(runs(running, rates, placement, Cluster.uniform(8)), new, 5.0, model="sharing")
     assert found.admitted
     assert not found.exhaustive
+    two = renamed(chain([0.002, 0.001]), "new-")
+    assert admit(runs(running, rates, placement, Cluster.uniform(8)), two, 5.0, model="sharing").exhaustive
 
 
 def test_tighter_bounds_of_single_sinks() -> None:

@@ -64,7 +64,7 @@ def admit(
 
     With up to two new operators, and with few hosts also with more, every placement is considered; beyond that branch
     and bound goes as far as it is allowed to and then takes the best found. Models that have to follow each placement
-    are asked some hundred times at most.
+    are then asked some hundred times.
 
     Parameters
     ----------

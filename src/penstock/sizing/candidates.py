@@ -153,7 +153,8 @@ class Candidates:
         than those waits, so that the search ends at the first candidate that cannot be better. With a ``doubt``
         those that fit by the prediction are given their intervals, the best first, until one fits by its interval.
         """
-        listed = math.prod(len(places) for places in self.allowed) <= ROWS
+        few = len(self.new) <= 2
+        listed = few or math.prod(len(places) for places in self.allowed) <= ROWS
         if listed:
             trials = [
                 (self._waits_of(hosts), hosts)
@@ -183,7 +184,7 @@ class Candidates:
             beaten = -np.inf if best is None else max(best[0], 0.0 if doubt else best[0]) - TIE
             if bound is not None and best is not None and wait - bound >= beaten:
                 break
-            if number == ESTIMATES:
+            if number == ESTIMATES and not few:
                 exhaustive = False
                 break
             weigh(hosts)
