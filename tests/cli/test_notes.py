@@ -252,3 +252,6 @@ def test_sinks_whose_windows_do_not_end_are_named(penstock: Any, root: Path, tmp
     said = "note: no window before windows ends within the rates of 60 s"
     assert said in penstock("estimate", path, *asked, "--duration", 60).err
     assert "no window" not in penstock("estimate", path, *asked, "--duration", 700).err
+    # Nor where no row comes.
+    path.write_text(path.read_text().replace("selectivity = 0.1", "selectivity = 0"))
+    assert "no window" not in penstock("estimate", path, *asked, "--duration", 60).err

@@ -100,10 +100,16 @@ def _unended(found: Estimate, loads: LoadModel) -> list[str]:
 
     network = loads.network
     before, windows = upstream(network), {name for name, each in network.operators.items() if each.window is not None}
+
+    def comes(sink: str) -> bool:
+        return bool(loads.arrivals[loads.stream_index[f"{network.sinks[sink].input}->{sink}"]].any())
+
     quiet = [
         name
         for name, row in found.sinks.items()
-        if not row.weight and ({network.sinks[name].input, *before.get(network.sinks[name].input, ())} & windows)
+        if not row.weight
+        and comes(name)
+        and ({network.sinks[name].input, *before.get(network.sinks[name].input, ())} & windows)
     ]
     if not quiet:
         return []
