@@ -169,6 +169,7 @@ def test_of_a_python_error_its_cause_is_told_and_of_a_stop_nothing(
 
     assert only(told("steps.Wrong: no such site"), "failed").says.endswith("exception: steps.Wrong: no such site")
     assert only(told("steps.Wrong: " + "word " * 100), "failed").says.endswith(" word …")
+    assert only(told("steps.Wrong: " + "x" * 400), "failed").says.endswith("steps.Wrong: " + "x" * 285 + " …")
     assert "failed" not in kinds(told("penstock.spark.shipped.gate.Fenced: penstock has stopped m1"))
 
 

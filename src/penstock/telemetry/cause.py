@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 
 TRACEBACK, STOPPED = "Traceback (most recent call last):", "Fenced: penstock has stopped "
 """What begins the part of an exception that Python tells, and how penstock's own stops and moves end a query."""
@@ -32,4 +31,9 @@ def cause_of(exception: str | None) -> str | None:
     lines = JAVA.split(told, maxsplit=1)[0].splitlines()
     # Spark puts its SQLSTATE behind what Python says, and frames are indented.
     said = [line for line in lines if line.strip() and not line[0].isspace()] if python else []
-    return textwrap.shorten(said[-1] if said else text.splitlines()[0], LONGEST, placeholder=" …")
+    cause = " ".join((said[-1] if said else text.splitlines()[0]).split())
+    if len(cause) <= LONGEST:
+        return cause
+    whole, _, rest = cause[: LONGEST - 1].rpartition(" ")
+    # A path or plan may be one long word.
+    return f"{whole if len(rest) < LONGEST / 2 else cause[: LONGEST - 2]} …"
