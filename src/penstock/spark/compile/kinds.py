@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
+from pyspark.sql.types import ArrayType, StructField, StructType, VariantType
 
 from penstock.errors import InputError
 from penstock.files import suggest
@@ -49,9 +49,11 @@ def _hashed(field: StructField) -> str:
     name = quoted(field.name)
     if any(isinstance(kind, VariantType) for kind in types_in(field.dataType)):
         return f"to_json({name})"
-    # Of lists and structs with nulls in different places the hashes are the same, and maps have none.
-    nested = isinstance(field.dataType, ArrayType | MapType | StructType)
-    return f"CAST({name} AS STRING)" if nested else name
+    text = f"CAST({name} AS STRING)"
+    if "map<" in field.dataType.simpleString():
+        return text
+    # Hashes of lists and structs do not tell where in them something is null; their text does not tell all else.
+    return f"{name}, {text}" if isinstance(field.dataType, ArrayType | StructType) else name
 
 
 def apply(operator: Operator, inputs: Sequence[DataFrame], speed: float = 0.0, *, needed: bool = False) -> DataFrame:
