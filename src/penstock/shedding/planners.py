@@ -289,7 +289,6 @@ def _joined(question: Question, planner: str, parts: Sequence[Part]) -> PlanTabl
         for part, own in whole.parts
     ]
     errors = [table.error for table in tables]
-    sum(errors) if mean else max(errors)
     arrays = {f"{k}/{name}": array for k, table in enumerate(tables) for name, array in table.arrays.items()}
     entries = sum(table.entries for table in tables)
     return _table(

@@ -143,7 +143,7 @@ def open_schedules(deployment: Deployment, trigger: float, since: float) -> None
 
 
 def begun(folder: Place) -> tuple[float, ...]:
-    """Return when each run of a folder began (s since 1970); none where an earlier version did not note it."""
+    """Return when each run of a folder began (s since 1970); none where there was none."""
     try:
         return tuple(json.loads((folder / "begun.json").read()))
     except (FileNotFoundError, ValueError):
