@@ -489,6 +489,18 @@ def test_status_says_what_moves_and_that_there_is_more(penstock, network, burst)
     assert "*: is moving" in said.err
 
 
+def test_batches_take_what_statistics_say(penstock, network, burst, tmp_path):
+    """Without --overhead a simulated host's batches take the fixed time that was measured there."""
+    known = tmp_path / "statistics.json"
+    known.write_text('{"operators": {}, "hosts": {"h1": {"overhead": 0.6}, "h2": {"overhead": 0.6}}}')
+    common = ["control", network, "--hosts", 2, "--rates", burst, "--placement", PLACED, "--trigger", "1", "--json"]
+    measured, given, free = (
+        penstock(*common, "--directory", tmp_path / f"d{k}", *more).document["latency"]["mean"]
+        for k, more in enumerate([["--statistics", known], ["--overhead", "0.6"], ["--overhead", "0"]])
+    )
+    assert free < measured == given
+
+
 @pytest.mark.parametrize("trigger", [[], ["--trigger", "1"]])
 def test_micro_batches_that_the_simulator_leaves_out_are_noted(penstock, network, burst, tmp_path, trigger):
     """Where the cluster is Spark and no trigger is given it is said that rows are served one by one."""

@@ -91,7 +91,10 @@ class EngineOptions(NamedTuple):
     overhead: Annotated[
         float | None,
         typer.Option(
-            "--overhead", metavar="S", parser=options.span, help="Simulation: fixed time of a micro-batch (s)."
+            "--overhead",
+            metavar="S",
+            parser=options.span,
+            help="Simulation: fixed time of a micro-batch (s); default: from the statistics, or 0.",
         ),
     ] = None
     move_time: Annotated[

@@ -44,7 +44,7 @@ class Wanted:
     seed
         Of everything random.
     trigger, overhead, move_time, pace
-        Of the simulator.
+        Of the simulator; without an overhead that of the statistics counts.
     since
         Virtual time up to which the simulator does again what it had done (s).
     apart
@@ -90,7 +90,7 @@ class Wanted:
 def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     """Give the simulator, its hosts as fast as statistics say that they are."""
     from penstock.files import write_json
-    from penstock.latency.batches import in_time
+    from penstock.latency.batches import BatchHosts, in_time
     from penstock.simulation import MicroBatch, Options, Recording, SimulationEngine, held_back
     from penstock.telemetry.runs import ABOUT
 
@@ -98,7 +98,10 @@ def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     if wanted.trigger is None and wanted.cluster.spark.given and wanted.cluster.spark.mode == "micro-batch":
         step = wanted.cluster.spark.trigger
         common.note(f"note: rows are served one by one; the cluster's micro-batches count with --trigger {step:g}")
-    batches = None if wanted.trigger is None else MicroBatch(trigger=wanted.trigger, overhead=wanted.overhead or 0.0)
+    fixed: float | dict[str, float] | None = wanted.overhead
+    if fixed is None:
+        fixed = BatchHosts.of(wanted.statistics, wanted.cluster).fixed(wanted.placement)
+    batches = None if wanted.trigger is None else MicroBatch(trigger=wanted.trigger, overhead=fixed)
     options = Options(duration=wanted.seconds, move_time=wanted.move_time, microbatch=batches, seed=wanted.seed)
     record = Recording(progress=None if wanted.pace is None else held_back(wanted.pace, wanted.since))
     cluster, _ = in_time(wanted.cluster, wanted.statistics)

@@ -15,16 +15,16 @@ def drain(now: Situation, rng: np.random.Generator) -> Proposal | None:
     used = set(now.seen.placement.values())
     empty = [host for host in there if host not in used]
     if empty and not now.seen.moving:
-        return Proposal(
-            policy="drain", plan=Plan(retire=tuple(empty)), why=f"{', '.join(empty)} is empty and leaves", asked=True
-        )
+        left = "is empty and leaves" if len(empty) == 1 else "are empty and leave"
+        return Proposal(policy="drain", plan=Plan(retire=tuple(empty)), why=f"{', '.join(empty)} {left}", asked=True)
     moves = evacuated(now, there) if there else {}
     if not moves:
         return None
+    verb = "is" if len(there) == 1 else "are"
     return Proposal(
         policy="drain",
         plan=Plan(placement=moves),
-        why=f"{', '.join(there)} is to become empty: {counted(len(moves), 'operator')} to leave",
+        why=f"{', '.join(there)} {verb} to become empty: {counted(len(moves), 'operator')} to leave",
         expected={"worst": now.worst(now.where(moves))} if now.ready else {},
         asked=True,
     )
