@@ -154,6 +154,7 @@ def test_a_network_survives_pickling() -> None:
         ("cost = [0.1, 0.2]", "cost = [0.1]", 14, ["one per input"]),
         ('slide = "2 s"', 'slide = "2 lightyears"', 19, ["duration such as"]),
         ('slide = "2 s"', 'slide = "20 s"', 19, ["at most the window"]),
+        ('slide = "2 s"', "slide = 1e-6", 19, ["at most 1,000,000 windows, got 10,000,000"]),
         ('slide = "2 s"', "slide = 1e-7", 19, ["at least a microsecond, got 1e-07"]),
         ('slide = "2 s"', "slide = 0", 19, ["at least a microsecond, got 0"]),
         ('by = ["u", "v"]', 'by = "u,,v"', 20, ["operators.a.by: expected names of columns, each once, got 'u,,v'"]),

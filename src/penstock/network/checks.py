@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 KINDS = ("filter", "map", "union", "join", "aggregate", "delay", "python")
 
+MOST_WINDOWS = 1_000_000
+"""Windows that a row may belong to."""
+
 
 def check_operator(operator: Operator) -> None:
     """Refuse an operator that means nothing; what it reads and who reads it are not looked at.
@@ -89,6 +92,12 @@ def _check_windows(operator: Operator, at: str) -> None:
         raise InputError("a slide needs a window", at=f"{at}.slide")
     if operator.slide is not None and operator.window is not None and operator.slide > operator.window:
         raise InputError("expected a slide of at most the window", at=f"{at}.slide")
+    if operator.slide is not None and operator.window is not None and operator.window > MOST_WINDOWS * operator.slide:
+        windows = operator.window / operator.slide
+        raise InputError(
+            f"expected a row in at most {MOST_WINDOWS:,} windows, got {windows:,.0f}", at=f"{at}.slide",
+            hint="give a longer slide",
+        )  # fmt: skip
     counts = operator.counts
     if counts is not None:
         pair = isinstance(counts, tuple | list) and len(counts) == 2
