@@ -29,20 +29,20 @@ from bench_prediction import auction, gaps, quantiles, two_steps
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, SparkSettings
-from penstock.control import two_sites
-from penstock.control.calibrating import calibrate_in_place
-from penstock.control.ended import seen
-from penstock.control.forecast import Seen, history
-from penstock.control.job import Job, execute, finish
-from penstock.control.prediction import predict
-from penstock.control.record import Record
-from penstock.control.summary import summary as summarised
 from penstock.files import plain
 from penstock.latency.batches import BatchHosts
 from penstock.load import Statistics, load_model
 from penstock.load.fitting import FOLLOWS
 from penstock.load.setting import Setting
 from penstock.network import Network
+from penstock.running import two_sites
+from penstock.running.calibrating import calibrate_in_place
+from penstock.running.drift import Seen, history
+from penstock.running.ended import seen
+from penstock.running.job import Job, execute, finish
+from penstock.running.prediction import predict
+from penstock.running.record import Record
+from penstock.running.summary import summary as summarised
 from penstock.spark import calibrate, hosts, run
 from penstock.workload import Rates
 

@@ -27,10 +27,10 @@ from about import RESULTS, revision
 from bench_coverage import NETWORKS, Case
 
 from penstock.cluster import Cluster, Placement, SparkSettings
-from penstock.control.calibrating import calibrate_in_place
-from penstock.control.job import Job, execute, finish
 from penstock.files import plain
 from penstock.load import load_model
+from penstock.running.calibrating import calibrate_in_place
+from penstock.running.job import Job, execute, finish
 from penstock.spark import calibrate, hosts, run
 from penstock.spark.hosts.cores import available_cpus, share_cpus
 from penstock.workload import Rates

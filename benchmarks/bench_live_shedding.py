@@ -23,11 +23,11 @@ from about import RESULTS, ROOT, revision
 from bench_prediction import CHECKING
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control.calibrating import calibrate_in_place
-from penstock.control.job import Job
 from penstock.files import plain
 from penstock.load import Statistics, load_model
 from penstock.network import Network, read_network
+from penstock.running.calibrating import calibrate_in_place
+from penstock.running.job import Job
 from penstock.shedding import Exact, LookUp, Question, build_program, build_table
 from penstock.shedding.live import Shed, Shedder
 from penstock.spark import calibrate, hosts, run

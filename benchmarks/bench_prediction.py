@@ -25,15 +25,15 @@ import numpy as np
 from about import RESULTS, ROOT, revision
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control.calibrating import calibrate_in_place
-from penstock.control.job import Job
-from penstock.control.prediction import Prediction, predict
-from penstock.control.summary import error_bar, summary
 from penstock.files import plain
 from penstock.load import Statistics
 from penstock.load.setting import Setting
 from penstock.network import Network, read_network
 from penstock.network.file import parse_network
+from penstock.running.calibrating import calibrate_in_place
+from penstock.running.job import Job
+from penstock.running.prediction import Prediction, predict
+from penstock.running.summary import error_bar, summary
 from penstock.spark import calibrate, hosts, run
 from penstock.workload import Rates
 

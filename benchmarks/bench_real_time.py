@@ -34,11 +34,11 @@ from penstock.cluster import Cluster, Host, Placement, SparkSettings
 from penstock.control.controller import Controller
 from penstock.control.folder import Folder
 from penstock.control.goals import Goals
-from penstock.control.job import Job, execute, finish
 from penstock.control.loop import Control
 from penstock.control.policies import policies
 from penstock.network import Network
 from penstock.network.file import parse_network
+from penstock.running.job import Job, execute, finish
 from penstock.shedding import Exact, Question, build_program, build_table
 from penstock.shedding.live import Shed, Shedder
 from penstock.spark.connection import Connection

@@ -26,12 +26,12 @@ from about import RESULTS, revision
 from bench_real_time import Feeder, connected, fed, topics_of
 
 from penstock.cluster import Cluster, Host, Placement, SparkSettings
-from penstock.control.forecast import YOUNG
-from penstock.control.job import Job, finish
-from penstock.control.learned import learned
 from penstock.files import plain
 from penstock.network import Network
 from penstock.network.file import parse_network
+from penstock.running.drift import YOUNG
+from penstock.running.job import Job, finish
+from penstock.running.learned import learned
 from penstock.spark.hosts import start_hosts
 from penstock.spark.hosts.cores import available_cpus, share_cpus
 from penstock.spark.run import Engine

@@ -152,7 +152,7 @@ def test_what_cannot_be_written_is_refused_before_all_work(
 ) -> None:
     """A name for output that can never be written is refused before any file is read."""
     monkeypatch.chdir(tmp_path)
-    for work in ("penstock.experiments.reproduce", "penstock.control.demo.demo"):
+    for work in ("penstock.experiments.reproduce", "penstock.running.demo.demo"):
         monkeypatch.setattr(work, None)
     Path("file").touch()
     for name in ("rates.csv", "demo.svg", "index.md"):
@@ -178,8 +178,8 @@ def test_a_run_says_its_report_before_it_writes_it(
     report = {"latency": {"max": 1.5}}
     monkeypatch.setattr("penstock.spark.hosts.start_hosts", lambda *_, **__: nullcontext())
     monkeypatch.setattr("penstock.spark.run.Engine", lambda *_: None)
-    monkeypatch.setattr("penstock.control.job.execute", lambda *_, **__: (tmp_path / "file").touch())
-    monkeypatch.setattr("penstock.control.job.finish", lambda *_, **__: SimpleNamespace(report=report))
+    monkeypatch.setattr("penstock.running.job.execute", lambda *_, **__: (tmp_path / "file").touch())
+    monkeypatch.setattr("penstock.running.job.finish", lambda *_, **__: SimpleNamespace(report=report))
     tables = '[sources.s]\nformat = "nexmark"\n[operators.f]\nkind = "filter"\ninput = "s"\nwhere = "true"\n'
     (tmp_path / "n.toml").write_text(f'name = "n"\n{tables}[sinks.o]\ninput = "f"\n')
     given = [

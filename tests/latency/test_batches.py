@@ -15,9 +15,6 @@ from hypothesis import strategies as st
 from latency_cases import random_case, scaled_costs
 
 from penstock.cluster import Cluster, Host, Link, Placement, SparkSettings
-from penstock.control.as_modelled import simulated
-from penstock.control.prediction import predict
-from penstock.control.summary import error_bar, summary
 from penstock.errors import InputError
 from penstock.latency.batches import BatchHosts, PlacedBatches, microbatch_estimate
 from penstock.latency.estimate import Estimate, Spread
@@ -28,6 +25,9 @@ from penstock.load.setting import Setting
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import chain
+from penstock.running.as_modelled import simulated
+from penstock.running.prediction import predict
+from penstock.running.summary import error_bar, summary
 from penstock.workload import Rates
 
 MORE = int(os.environ.get("PENSTOCK_EXAMPLES", "1"))

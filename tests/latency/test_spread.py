@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from latency_cases import random_case
 
 from penstock.cluster import Cluster, Placement, SparkSettings
-from penstock.control.two_sites import bursts
-from penstock.control.two_sites import network as two_sites
 from penstock.latency.batches import BatchHosts, microbatch_estimate
 from penstock.latency.draws import by_chance, draw
 from penstock.latency.intervals import with_interval
@@ -28,6 +26,8 @@ from penstock.load.fitting import ALONE
 from penstock.load.statistics import HostStatistics, read_statistics
 from penstock.network.file import parse_network
 from penstock.network.shapes import chain
+from penstock.running.two_sites import bursts
+from penstock.running.two_sites import network as two_sites
 from penstock.workload import Rates
 
 EDGE = NormalDist().inv_cdf(HIGH)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from penstock.cli.common import microseconds
-from penstock.control import two_sites
 from penstock.network import hybrid
 from penstock.pictures.demo import bursts, demo_picture, drains, saturated, smoothed
 from penstock.pictures.layers import layered
 from penstock.pictures.network import BOX, _describe
+from penstock.running import two_sites
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from sinks_kit import read_json
 
-from penstock.control.report import unread
 from penstock.errors import EngineError, InputError
 from penstock.network.file import parse_network
+from penstock.running.report import unread
 from penstock.spark.calibrate.samples import FIRST, read_samples
 from penstock.spark.compile import Deployment
 from penstock.spark.hop import directory
@@ -109,7 +109,7 @@ def test_files_that_spark_passes_over_are_told(engine: Engine, tmp_path: Path) -
 
 def test_a_source_that_nobody_reads(engine: Engine, tmp_path: Path, penstock: Any) -> None:
     """A source without readers changes nothing, also in the report."""
-    from penstock.control.learned import measured_rates
+    from penstock.running.learned import measured_rates
 
     write_rows(tmp_path / "in", 0, [{"n": 1, "at": at(1)}])
     network = document(tmp_path, ALL, {"out": {"input": "kept"}})

@@ -11,9 +11,9 @@ import attrs
 import pytest
 from sinks_kit import read_json
 
-from penstock.control.report import unread
 from penstock.network import Network
 from penstock.network.file import parse_network
+from penstock.running.report import unread
 from penstock.spark.compile.drops import Drops
 from penstock.spark.paths import paths_of, settled
 from penstock.spark.run import Engine

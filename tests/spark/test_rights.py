@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 from kafka_kit import client, user_with
 
-from penstock.control.report import unread
 from penstock.network.file import parse_network
+from penstock.running.report import unread
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START
 from penstock.spark.hop.kafka import MOMENT, KafkaLog

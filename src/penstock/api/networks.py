@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from penstock.api.spelling import generator, naming_parameters, numbers, whole_seed
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, read_cluster, read_placement
-from penstock.control.prediction import begun
 from penstock.errors import InputError, locating
 from penstock.files import Document, suggest
 from penstock.latency.batches import BatchHosts, in_time
@@ -24,6 +23,7 @@ from penstock.load import LoadModel, Statistics, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.placement import Answer, Problem, copies_of, terms_of
 from penstock.placement import place as decide
+from penstock.running.prediction import begun
 from penstock.shedding import PLANNERS, LookUp, Question, build_program, build_table, optimum
 from penstock.shedding.answer import WITHOUT_TABLE, look_up_document
 from penstock.shedding.room import rooms, shares, told

@@ -55,9 +55,9 @@ def command(
     --rates clicks=160,buys=40 --placement views=h1,scored=h1,paid=h2,billed=h2 --latency 0.5
     """
     from penstock.cli import reading
-    from penstock.control.as_modelled import unlike, worst_by_sink
     from penstock.latency.models import checked_bound, default_model
     from penstock.load.setting import Setting
+    from penstock.running.as_modelled import unlike, worst_by_sink
     from penstock.sizing.admit import admit
     from penstock.sizing.beside import beside, doubting
     from penstock.units import spoken

@@ -15,9 +15,9 @@ from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster
-    from penstock.control.prediction import Report
     from penstock.load import Statistics
     from penstock.network import Network
+    from penstock.running.prediction import Report
     from penstock.spark.run import Engine
     from penstock.workload import Rates
 
@@ -61,7 +61,7 @@ def command(
     Example: penstock calibrate examples/auction/network.toml --out statistics.json
     """
     from penstock.cli import reading
-    from penstock.control.calibrating import said
+    from penstock.running.calibrating import said
 
     graph, _ = reading.get_network(network)
     cluster = reading.get_cluster(sample.cluster, None if sample.cluster is not None else 1, graph)
@@ -111,7 +111,7 @@ class _Task:
 
 def _measured(task: _Task) -> Statistics:
     """Start hosts and measure."""
-    from penstock.control.record import Record
+    from penstock.running.record import Record
     from penstock.spark.calibrate import Precision, calibrate_alone, check_samples, measure_overhead, read_samples
     from penstock.spark.compile import check_network
     from penstock.spark.connection import Connection
@@ -167,9 +167,9 @@ def _check(network: Network, cluster: Cluster, inputs: InputOptions) -> None:
 def _in_place(engine: Engine, task: _Task, alone: Statistics, tell: Report) -> Statistics:
     """Run bursts on all hosts; sinks keep nothing."""
     from penstock.cli import reading
-    from penstock.control.calibrating import calibrate_in_place
-    from penstock.control.job import Job
     from penstock.network import Network
+    from penstock.running.calibrating import calibrate_in_place
+    from penstock.running.job import Job
 
     known, inputs = alone.complete(task.network, override=True), task.inputs
     deployed = reading.Deployment(known, alone, engine.cluster)

@@ -91,7 +91,7 @@ def write(text: str, indent: str = "", following: str = "") -> None:
 
 def say_unread(document: Document) -> None:
     """Say, by a run's report, how many messages it could not read any more, and which files it did not read."""
-    from penstock.control.report import unread
+    from penstock.running.report import unread
 
     for text in unread(*(document.get(key, {}) for key in ("gone", "skipped", "unfound", "unremoved"))):
         say(text)

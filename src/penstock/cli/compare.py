@@ -70,10 +70,10 @@ def command(
     import numpy as np
 
     from penstock.cli import reading
-    from penstock.control.as_modelled import unlike, worst_simulated
     from penstock.latency.intervals import with_interval
     from penstock.latency.models import default_model, model_of
     from penstock.load.setting import Setting
+    from penstock.running.as_modelled import unlike, worst_simulated
     from penstock.sizing.compare import certain, compared, ranked, with_intervals
 
     check = model.check()

@@ -30,8 +30,8 @@ def command(
 
     Example: penstock demo --out /tmp/demo
     """
-    from penstock.control.demo import demo, outcome_of
     from penstock.files import plain
+    from penstock.running.demo import demo, outcome_of
 
     folder = Path(out)
     for name in (REPORT, *PICTURES):
@@ -108,7 +108,7 @@ def show_plans(document: Document) -> None:
 def show_result(document: Document) -> None:
     """Print what came out in short: plans, latency over all sinks, and one sentence."""
     from penstock.cli.run import show_latency
-    from penstock.control.demo import outcome_of
+    from penstock.running.demo import outcome_of
 
     show_plans(document)
     show_latency(document, {})

@@ -52,11 +52,11 @@ def command(
     import numpy as np
 
     from penstock.cli import reading
-    from penstock.control.as_modelled import unlike
     from penstock.latency.intervals import with_interval
     from penstock.latency.models import checked_bound, default_model, model_of
     from penstock.latency.second_opinion import second_opinion
     from penstock.load.setting import Setting
+    from penstock.running.as_modelled import unlike
     from penstock.sizing.headroom import headroom as largest
 
     check = model.check()
@@ -194,7 +194,7 @@ def _share(value: float | None) -> str:
 
 def _checked(found: Estimate, deployed: Setting, rates: Rates, seed: int) -> Document:
     """Return the simulator's latency, and how far that of the estimated tuples is above it, as a share."""
-    from penstock.control.as_modelled import simulated
+    from penstock.running.as_modelled import simulated
 
     latency = {key: float(value) for key, value in simulated(deployed, rates, found.model, seed).latency.items()}
     return {

@@ -67,10 +67,10 @@ def command(
     --cluster examples/two-chains/cluster.toml --host-like h1 --latency 0.5
     """
     from penstock.cli import reading
-    from penstock.control.as_modelled import unlike, worst_simulated
     from penstock.latency.models import checked_bound
     from penstock.load import load_model
     from penstock.load.setting import Setting
+    from penstock.running.as_modelled import unlike, worst_simulated
     from penstock.sizing.fleet import Fleet
     from penstock.sizing.provision import curve
 

@@ -15,12 +15,12 @@ import attrs
 from penstock.cli.common import measuring, note
 from penstock.cli.options import DURATION, NetworkOptions
 from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_placement
-from penstock.control.prediction import begun
 from penstock.errors import InputError, locating
 from penstock.files import Document, Text, file_of, suggest
 from penstock.load import LoadModel, Statistics, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.network.doubts import assumed_selectivities
+from penstock.running.prediction import begun
 from penstock.units import decimal
 from penstock.workload import Rates, read_rates
 

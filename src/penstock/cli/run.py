@@ -12,9 +12,9 @@ from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
-    from penstock.control.job import Done, Job
     from penstock.load import Statistics
     from penstock.network import Network
+    from penstock.running.job import Done, Job
     from penstock.shedding.live import Shedder
     from penstock.workload import Rates
 
@@ -110,10 +110,10 @@ def command(
     --placement examples/two-chains/placement.json --for 60
     """
     from penstock.cli import reading
-    from penstock.control.forecast import YOUNG
-    from penstock.control.job import Job, execute, finish
-    from penstock.control.prediction import where
-    from penstock.control.record import Record
+    from penstock.running.drift import YOUNG
+    from penstock.running.job import Job, execute, finish
+    from penstock.running.prediction import where
+    from penstock.running.record import Record
     from penstock.workload.rates import joined
 
     _check(drop, end)
@@ -160,8 +160,8 @@ def command(
 
 def _learn(job: Job, done: Done, out: str) -> None:
     """Write the statistics of a job with what its run showed; exit 1 if it showed too little, for the run is over."""
-    from penstock.control.learned import learned
-    from penstock.control.record import Record
+    from penstock.running.learned import learned
+    from penstock.running.record import Record
 
     try:
         told = learned(job, done.outcome, done.rates)
@@ -184,7 +184,7 @@ def _check(drop: DropOptions, end: EndOptions) -> None:
 
 
 def _check_learned(end: EndOptions, network: Network, known: Statistics) -> None:
-    from penstock.control.prediction import priced
+    from penstock.running.prediction import priced
 
     if end.learn is not None and not priced(network, known):
         raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
@@ -245,7 +245,7 @@ def _modes(graph: Network, cluster: Cluster, placed: Placement, end: EndOptions)
 
 def show(document: Document) -> None:
     """Print a run's report for people: predicted beside measured, counts per stream."""
-    from penstock.control.forecast import Drift, in_short
+    from penstock.running.drift import Drift, in_short
 
     show_latency(document, document["sinks"])
     counted = ["arrived", "delivered", "dropped"]

@@ -209,8 +209,8 @@ def command(
     --placement examples/two-chains/placement.json
     """
     from penstock.cli import reading
-    from penstock.control import virtual
     from penstock.latency.batches import BatchHosts
+    from penstock.running import virtual
     from penstock.simulation import Job, Options
 
     run.check()
@@ -373,7 +373,7 @@ def _steering(wish: RebalanceOptions, warmup: float) -> Steering | None:
         for key in (*given, *(["weights"] if wish.weights is not None else [])):
             raise InputError(f"expected --rebalance with --{key}", at=f"--{key}")
         return None
-    from penstock.control.rebalance import Rebalance
+    from penstock.running.rebalance import Rebalance
 
     if wish.weights is not None:
         from penstock.placement import Weights
@@ -393,8 +393,8 @@ def _batched(
     work: HostOptions, hosts: BatchHosts, network: Network, cluster: Cluster, placement: Placement
 ) -> tuple[MicroBatch | None, Cluster]:
     """Return the micro-batches asked for, and the cluster with hosts as fast as statistics say that they are."""
-    from penstock.control.as_modelled import unlike
     from penstock.latency.batches import in_time
+    from penstock.running.as_modelled import unlike
     from penstock.simulation import MicroBatch
 
     in_place, _ = in_time(cluster, hosts.statistics)

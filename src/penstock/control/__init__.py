@@ -1,1 +1,1 @@
-"""The loop and the chain: measure, predict, decide, act, compare."""
+"""The loop: observe, decide, verify, act, on either engine."""

@@ -1,6 +1,6 @@
 """Load distribution over time (Xing et al., section 5.1): chains under changing rates, with operators that move.
 
-The policy that steers the simulator decides from what the simulator measures: see `penstock.control.rebalance`.
+The policy that steers the simulator decides from what the simulator measures: see `penstock.running.rebalance`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import attrs
 import numpy as np
 
 from penstock.cluster import Cluster, Placement
-from penstock.control.rebalance import Rebalance
 from penstock.load import load_model
 from penstock.network import Network
 from penstock.network.shapes import chains
 from penstock.placement import Arrays, algorithm
 from penstock.placement.base import Floats
+from penstock.running.rebalance import Rebalance
 from penstock.simulation import Arrivals, Options, Recording, SimulationResult, simulate
 from penstock.workload import Rates
 from penstock.workload.phases import burst_phases, entering, even_phases

@@ -15,13 +15,13 @@ import numpy as np
 
 from penstock.cluster import Cluster, Link, Placement
 from penstock.cluster import shapes as clusters
-from penstock.control.rebalance import Memory, Rebalance, observed_problem
 from penstock.experiments.runs import rng
 from penstock.load import load_model
 from penstock.network import Network
 from penstock.network.shapes import chains, hybrid
 from penstock.placement import Arrays, Weights, algorithm
 from penstock.placement.base import Ints
+from penstock.running.rebalance import Memory, Rebalance, observed_problem
 from penstock.simulation import Options, SimulationResult
 from penstock.simulation.run import Simulation
 from penstock.workload import Rates

@@ -11,12 +11,12 @@ import pytest
 from test_forecast import CLUSTER, NETWORK, PLACEMENT, STATISTICS, world
 
 from penstock.cli.run import show
-from penstock.control.forecast import YOUNG
-from penstock.control.job import Job, finish
-from penstock.control.record import Record
 from penstock.files import to_json
 from penstock.latency.microbatch import MicrobatchResult
 from penstock.load import load_model
+from penstock.running.drift import YOUNG
+from penstock.running.job import Job, finish
+from penstock.running.record import Record
 from penstock.spark.run import Batch, Outcome
 from penstock.workload import Rates
 

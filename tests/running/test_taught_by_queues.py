@@ -13,13 +13,13 @@ import pytest
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Host, Placement, SparkSettings
-from penstock.control.job import Job
-from penstock.control.learned import learned
 from penstock.errors import EngineError
 from penstock.latency.models import MODELS, model_of
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network.file import parse_network
+from penstock.running.job import Job
+from penstock.running.learned import learned
 from penstock.spark.run import Batch, Outcome
 from penstock.workload import Rates
 
@@ -104,8 +104,8 @@ def test_a_run_in_real_time_mode_writes_what_it_taught(
     """--learn writes the factors of hosts where rows queued once their code was warm, and estimate takes them."""
     monkeypatch.setattr("penstock.spark.hosts.start_hosts", lambda *_, **__: nullcontext())
     monkeypatch.setattr("penstock.spark.run.Engine", lambda *_: None)
-    monkeypatch.setattr("penstock.control.job.execute", lambda *_, **__: outcome(1500, 0.0008, 0.0004))
-    monkeypatch.setattr("penstock.control.forecast.YOUNG", 11.0)
+    monkeypatch.setattr("penstock.running.job.execute", lambda *_, **__: outcome(1500, 0.0008, 0.0004))
+    monkeypatch.setattr("penstock.running.drift.YOUNG", 11.0)
     (tmp_path / "n.toml").write_text(
         'name = "n"\n[sources.s]\nformat = "kafka"\nschema = "n int"\noptions = { subscribe = "in" }\n'
         '[operators.f]\nkind = "filter"\ninput = "s"\nwhere = "n % 2 = 0"\ncost = 0.0005\nselectivity = 0.5\n'

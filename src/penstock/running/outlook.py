@@ -11,11 +11,11 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.control.course import BEYOND, Course, Forecast
-from penstock.control.forecast import DRAWS, HORIZONS, Drift, Seen, Watch
 from penstock.files import Document
 from penstock.latency.batches import BatchHosts
 from penstock.latency.fragments import fragments
+from penstock.running.drift import DRAWS, HORIZONS, Drift, Seen, Watch
+from penstock.running.forecast import BEYOND, Course, Forecast
 
 if TYPE_CHECKING:
     from penstock.spark.run import Outcome

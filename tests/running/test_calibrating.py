@@ -12,7 +12,15 @@ import pytest
 from test_forecast import CLUSTER, NETWORK, PLACEMENT
 
 from penstock.cluster import Cluster, Host
-from penstock.control.calibrating import (
+from penstock.errors import EngineError
+from penstock.latency.batches import BatchHosts
+from penstock.latency.microbatch import predicted
+from penstock.load import OperatorStatistics, Statistics, load_model
+from penstock.load.fitting import HostBatches, Slope, told
+from penstock.load.statistics import HostStatistics
+from penstock.network.file import parse_network
+from penstock.network.model import Operator
+from penstock.running.calibrating import (
     AGAIN,
     BUDGET,
     BUSY,
@@ -25,15 +33,7 @@ from penstock.control.calibrating import (
     faster,
     parts,
 )
-from penstock.control.job import Job
-from penstock.errors import EngineError
-from penstock.latency.batches import BatchHosts
-from penstock.latency.microbatch import predicted
-from penstock.load import OperatorStatistics, Statistics, load_model
-from penstock.load.fitting import HostBatches, Slope, told
-from penstock.load.statistics import HostStatistics
-from penstock.network.file import parse_network
-from penstock.network.model import Operator
+from penstock.running.job import Job
 from penstock.spark.calibrate import bench, host_batches, measured_state
 from penstock.spark.calibrate.slope_of import Precision
 from penstock.spark.run import Batch, Outcome

@@ -11,14 +11,14 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster
-from penstock.control.forecast import HORIZONS, Seen, Watch, history
 from penstock.latency.batches import BatchHosts
 from penstock.load import Statistics, load_model
 from penstock.network import Network
+from penstock.running.drift import HORIZONS, Seen, Watch, history
 from penstock.workload import Rates
 
 if TYPE_CHECKING:
-    from penstock.control.job import Job
+    from penstock.running.job import Job
 
 
 PERIOD = 1.0

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, Host, Placement
-from penstock.control.rebalance import Memory, Rebalance, decide, observed_loads
 from penstock.errors import InputError
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import chains
 from penstock.placement import ALGORITHMS, Problem, algorithm, as_arrays
+from penstock.running.rebalance import Memory, Rebalance, decide, observed_loads
 from penstock.simulation import Options, simulate
 from penstock.steering import Observation
 from penstock.workload import Rates
@@ -276,6 +276,6 @@ def test_loads_are_ideal_behind_an_overloaded_host():
 
 def test_every_algorithm_is_known():
     """What the policy names is in the table of placement algorithms."""
-    from penstock.control.rebalance import PAIRWISE, WHOLE
+    from penstock.running.rebalance import PAIRWISE, WHOLE
 
     assert set(PAIRWISE) | set(WHOLE) <= set(ALGORITHMS)

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from penstock.control.job import Job, execute
-from penstock.control.prediction import Report
 from penstock.files import Document
 from penstock.latency.cores import beside
 from penstock.latency.fragments import fragments
@@ -24,6 +22,8 @@ from penstock.load import LoadModel, Statistics, load_model
 from penstock.load.fitting import Agreement, HostBatches, agreement, between, levelled, pooled, told, wander
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network
+from penstock.running.job import Job, execute
+from penstock.running.prediction import Report
 from penstock.workload import Rates
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.control.prediction import Prediction
 from penstock.load.statistics import HostStatistics
+from penstock.running.prediction import Prediction
 
 if TYPE_CHECKING:
     from penstock.spark.run import Outcome

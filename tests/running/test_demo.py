@@ -6,13 +6,13 @@ import attrs
 import pytest
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control.demo import IN_TURN, OURS, decide, in_turn, outcome_of
-from penstock.control.prediction import predict
-from penstock.control.two_sites import bursts, network, peak_of
 from penstock.load import OperatorStatistics, Statistics
 from penstock.load.setting import Setting
 from penstock.load.statistics import HostStatistics
 from penstock.network.file import parse_network
+from penstock.running.demo import IN_TURN, OURS, decide, in_turn, outcome_of
+from penstock.running.prediction import predict
+from penstock.running.two_sites import bursts, network, peak_of
 
 SHARE = {"python": 1.0, "delay": 1.0, "aggregate": 0.3}
 

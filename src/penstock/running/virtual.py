@@ -11,10 +11,10 @@ import numpy as np
 
 from penstock.arrays import Records
 from penstock.cluster import Cluster
-from penstock.control.prediction import Report, begun, interval
 from penstock.files import Document, atomic
 from penstock.latency.batches import BatchHosts
 from penstock.load import load_model
+from penstock.running.prediction import Report, begun, interval
 from penstock.simulation import Job, Recording, SimulationResult, Steering, repeat, summary
 from penstock.workload import Rates
 
@@ -104,7 +104,7 @@ def _told(
     steer: Steering, placement: Mapping[str, str], cluster: Cluster, result: SimulationResult
 ) -> dict[str, dict[str, float]]:
     """Return what hosts send for each decision of a policy, and in the mean per second, once all has moved."""
-    from penstock.control.rebalance import Rebalance
+    from penstock.running.rebalance import Rebalance
 
     if not isinstance(steer, Rebalance):
         return {}

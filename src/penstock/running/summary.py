@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.control.prediction import Prediction
 from penstock.files import Document
 from penstock.latency.microbatch import weighted_quantile
+from penstock.running.prediction import Prediction
 
 
 def summary(latency: Array, weight: Array | None = None) -> dict[str, float | None]:

@@ -10,19 +10,19 @@ import attrs
 import numpy as np
 
 from penstock.cluster import Cluster, Placement, SparkSettings
-from penstock.control.as_modelled import simulated
-from penstock.control.calibrating import calibrate_in_place, said
-from penstock.control.job import Job, execute, finish
-from penstock.control.prediction import Prediction, predict
-from penstock.control.record import Record
-from penstock.control.summary import summary
-from penstock.control.two_sites import bursts, network, peak_of
-from penstock.control.workplace import workplace
 from penstock.files import Document
 from penstock.load import Statistics, load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.placement import Problem, place
+from penstock.running.as_modelled import simulated
+from penstock.running.calibrating import calibrate_in_place, said
+from penstock.running.job import Job, execute, finish
+from penstock.running.prediction import Prediction, predict
+from penstock.running.record import Record
+from penstock.running.summary import summary
+from penstock.running.two_sites import bursts, network, peak_of
+from penstock.running.workplace import workplace
 from penstock.workload import Rates
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from penstock.cluster import Cluster, Placement, SparkSettings
-from penstock.control.job import Job
-from penstock.control.learned import learned, measured_rates
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.file import parse_network
+from penstock.running.job import Job
+from penstock.running.learned import learned, measured_rates
 from penstock.spark.run import Batch, Outcome
 from penstock.spark.run.history import History
 from penstock.workload import Rates
@@ -184,7 +184,7 @@ def test_a_run_that_teaches_nothing_has_its_answer(
     run = attrs.evolve(outcome(seconds), visible={"o": np.array([EPOCH + 1])}, stimulus={"o": np.array([EPOCH])})
     monkeypatch.setattr("penstock.spark.hosts.start_hosts", lambda *_, **__: nullcontext())
     monkeypatch.setattr("penstock.spark.run.Engine", lambda *_: None)
-    monkeypatch.setattr("penstock.control.job.execute", lambda *_, **__: run)
+    monkeypatch.setattr("penstock.running.job.execute", lambda *_, **__: run)
     tables = ['name = "n"\n[sources.s]\nformat = "nexmark"\n[sinks.o]\ninput = "g"\n']
     for name, row in DOCUMENT["operators"].items():
         row = {**row, "cost": 0.0005, "selectivity": BEFORE[name]}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from penstock.control.course import BACK, Course, Forecast
-from penstock.control.ended import seen
-from penstock.control.forecast import KEPT, Drift, Seen, Watch
-from penstock.control.outlook import EVERY
 from penstock.latency.batches import BatchHosts
+from penstock.running.drift import KEPT, Drift, Seen, Watch
+from penstock.running.ended import seen
+from penstock.running.forecast import BACK, Course, Forecast
+from penstock.running.outlook import EVERY
 
 if TYPE_CHECKING:
     from penstock.spark.run import Batch
@@ -37,7 +37,7 @@ class Lookout:
     told
         Called with each drift, at most a trigger after the batch that shows it.
     ahead
-        Called with new forecasts, every `penstock.control.outlook.EVERY` seconds.
+        Called with new forecasts, every `penstock.running.outlook.EVERY` seconds.
     rng
         Where the chance of their intervals comes from.
     failed

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from penstock.cluster import Cluster
-from penstock.control.forecast import Seen
 from penstock.latency.batches import BatchHosts
 from penstock.latency.cores import alone
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics
 from penstock.load.counted import work_of
 from penstock.network import Network
+from penstock.running.drift import Seen
 
 if TYPE_CHECKING:
     from penstock.spark.run import Batch

@@ -32,7 +32,7 @@ a fifth slower, and also on cores that are a tenth slower in the first run and a
 
 def network() -> Network:
     """Return the network of two auction sites, which is shipped with the package."""
-    with resources.as_file(resources.files("penstock") / "control" / "two-sites.toml") as path:
+    with resources.as_file(resources.files("penstock") / "running" / "two-sites.toml") as path:
         return read_network(path)
 
 

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from scipy.stats import combine_pvalues
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control.course import AGAIN, BACK, Course
-from penstock.control.ended import seen
-from penstock.control.forecast import (
+from penstock.latency.batches import BatchHosts, PlacedBatches
+from penstock.latency.cores import alone
+from penstock.latency.microbatch import MicrobatchResult, predicted
+from penstock.load import Statistics, load_model
+from penstock.load.fitting import SHORTEST
+from penstock.load.statistics import HostStatistics
+from penstock.network.file import parse_network
+from penstock.network.shapes import chain
+from penstock.running.drift import (
     FARTHEST,
     HORIZONS,
     MISSED,
@@ -29,15 +35,9 @@ from penstock.control.forecast import (
     in_short,
     learned,
 )
-from penstock.control.outlook import forecasts, with_measured
-from penstock.latency.batches import BatchHosts, PlacedBatches
-from penstock.latency.cores import alone
-from penstock.latency.microbatch import MicrobatchResult, predicted
-from penstock.load import Statistics, load_model
-from penstock.load.fitting import SHORTEST
-from penstock.load.statistics import HostStatistics
-from penstock.network.file import parse_network
-from penstock.network.shapes import chain
+from penstock.running.ended import seen
+from penstock.running.forecast import AGAIN, BACK, Course
+from penstock.running.outlook import forecasts, with_measured
 from penstock.workload import Rates
 
 HOST = HostStatistics(overhead=0.2, factor=1.0, error=0.02, residual=0.05, unrest=0.02)

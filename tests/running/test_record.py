@@ -16,8 +16,12 @@ from scipy.stats import t as student
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Host
-from penstock.control.forecast import Seen
-from penstock.control.record import (
+from penstock.latency.draws import AT_FIRST, TAILS
+from penstock.latency.estimate import KEYS, Quantiles, Spread
+from penstock.load import Statistics
+from penstock.load.statistics import LASTING, HostStatistics, parse_statistics
+from penstock.running.drift import Seen
+from penstock.running.record import (
     ENV,
     KEPT,
     OUTSIDE,
@@ -31,10 +35,6 @@ from penstock.control.record import (
     spread,
     stretches,
 )
-from penstock.latency.draws import AT_FIRST, TAILS
-from penstock.latency.estimate import KEYS, Quantiles, Spread
-from penstock.load import Statistics
-from penstock.load.statistics import LASTING, HostStatistics, parse_statistics
 
 CLUSTER = Cluster.uniform(2)
 KNOWN = Statistics(

@@ -14,7 +14,7 @@ from penstock.network import Network
 from penstock.workload import Rates
 
 if TYPE_CHECKING:
-    from penstock.control.job import Job
+    from penstock.running.job import Job
     from penstock.spark.run import Outcome
 
 

@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 
 from penstock.cluster import Cluster
-from penstock.control.forecast import Seen
 from penstock.errors import InputError
 from penstock.files import Document, atomic, user_cache
 from penstock.latency.draws import AT_FIRST, TAILS
 from penstock.latency.estimate import KEYS, Spread
 from penstock.load import Statistics
 from penstock.load.statistics import HostStatistics
+from penstock.running.drift import Seen
 
 ENV = "PENSTOCK_RECORD"
 """Variable that names the file; empty for none."""

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.cluster import Cluster
-from penstock.control.prediction import Prediction
-from penstock.control.series import series
-from penstock.control.speeds import speed_of
-from penstock.control.summary import error_bar, summary
 from penstock.files import Document
 from penstock.load import Statistics
 from penstock.network import Network
+from penstock.running.prediction import Prediction
+from penstock.running.series import series
+from penstock.running.speeds import speed_of
+from penstock.running.summary import error_bar, summary
 
 if TYPE_CHECKING:
     from penstock.shedding.live import Shedder

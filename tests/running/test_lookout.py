@@ -10,11 +10,11 @@ import pytest
 from test_forecast import overloaded, world
 from test_report import EPOCH, outcome_of
 
-from penstock.control.course import Forecast
-from penstock.control.ended import seen
-from penstock.control.forecast import Drift, Seen
-from penstock.control.lookout import Lookout
-from penstock.control.outlook import EVERY, forecasts, with_measured
+from penstock.running.drift import Drift, Seen
+from penstock.running.ended import seen
+from penstock.running.forecast import Forecast
+from penstock.running.lookout import Lookout
+from penstock.running.outlook import EVERY, forecasts, with_measured
 from penstock.spark.run import Batch
 
 
@@ -93,7 +93,7 @@ def test_a_quiet_second_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(given)
         return seen(*given)
 
-    monkeypatch.setattr("penstock.control.lookout.seen", counted)
+    monkeypatch.setattr("penstock.running.lookout.seen", counted)
     lookout = Lookout(course, lambda _drift: None, lambda _rows: None, np.random.default_rng(0))
     lookout.hear([batch for batch in batches if batch.start + batch.duration <= EPOCH + first], EPOCH, EPOCH + 5)
     assert len(asked) == 1
@@ -110,7 +110,7 @@ def test_a_lookout_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     def broken(*_given: object) -> None:
         raise ZeroDivisionError("no cores")
 
-    monkeypatch.setattr("penstock.control.lookout.seen", broken)
+    monkeypatch.setattr("penstock.running.lookout.seen", broken)
     said: list[str] = []
     lookout = Lookout(course, lambda _drift: None, lambda _rows: None, np.random.default_rng(0), said.append)
     for now in (10.0, 20.0):

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster
-from penstock.control.prediction import Prediction
-from penstock.control.speeds import speeds_of
 from penstock.files import Document
 from penstock.load.spans import covered
 from penstock.load.statistics import HostStatistics
+from penstock.running.prediction import Prediction
+from penstock.running.speeds import speeds_of
 
 if TYPE_CHECKING:
     from penstock.spark.run import Outcome

@@ -16,14 +16,6 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement
-from penstock.control.course import Course, Forecast
-from penstock.control.ended import seen, slower
-from penstock.control.learned import measured_rates
-from penstock.control.lookout import Lookout
-from penstock.control.outlook import reported
-from penstock.control.prediction import Prediction, Report, begun, kept, predict, priced
-from penstock.control.record import NOTHING, Record, off_by
-from penstock.control.report import compare, unread
 from penstock.files import Document, to_json
 from penstock.latency.intervals import undrawn, with_interval
 from penstock.latency.models import default_model, model_of
@@ -31,6 +23,14 @@ from penstock.latency.real_time import prompt_operators
 from penstock.load import Statistics, load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
+from penstock.running.ended import seen, slower
+from penstock.running.forecast import Course, Forecast
+from penstock.running.learned import measured_rates
+from penstock.running.lookout import Lookout
+from penstock.running.outlook import reported
+from penstock.running.prediction import Prediction, Report, begun, kept, predict, priced
+from penstock.running.record import NOTHING, Record, off_by
+from penstock.running.report import compare, unread
 from penstock.workload import Rates
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""One run: calibrate, predict, run, compare with what was predicted, and learn from it."""
