@@ -17,6 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+class Enough(KeyboardInterrupt):
+    """Whoever started a run asks it to end: what it has done until then counts."""
+
+
 class PenstockError(Exception):
     """Base of all errors that penstock raises on purpose."""
 

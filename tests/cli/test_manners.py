@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 from penstock.cli import common, progress
 from penstock.cli.app import arguments
 from penstock.cli.progress import Milestones
+from penstock.errors import Enough
 
 PLAN = ["examples/two-chains/network.toml", "--hosts", "2", "--rates", "examples/two-chains/rates.csv"]
 
@@ -77,6 +81,28 @@ def test_silence_is_broken_now_and_then(capsys: pytest.CaptureFixture[str]) -> N
         now[0] = float(k)
         tell("running", 0.1)
     assert len(capsys.readouterr().err.splitlines()) == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_only_the_first_signal_asks_a_run_to_end_in_order(number: int) -> None:
+    """Where something runs it hears of the first Ctrl-C or SIGTERM; else that ends the command with its code."""
+    before = signal.getsignal(number)
+    with common.ending_in_order() as asked, contextlib.suppress(Enough):
+        signal.raise_signal(number)
+    assert asked == [number]
+    with pytest.raises(SystemExit) as left, common.ending_in_order():
+        signal.raise_signal(number)
+    assert left.value.code == 128 + number
+    assert signal.getsignal(number) is before
+
+
+def test_nobody_knows_how_far_work_without_an_end_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """A share that is not known is not shown."""
+    now = [0.0]
+    tell = Milestones(lambda: now[0])
+    now[0] = 10.0
+    tell("running", math.nan)
+    assert capsys.readouterr().err.split() == ["10", "s", "running"]
 
 
 def test_quiet_works_in_front_of_and_behind_a_command(penstock: Any, root: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from sinks_kit import read_json
 
+from penstock.cli.common import ending_in_order
 from penstock.errors import EngineError, InputError
 from penstock.network.file import parse_network
 from penstock.running.report import unread
@@ -172,6 +174,23 @@ def test_late_rows_are_counted(engine: Engine, tmp_path: Path) -> None:
         assert sum(counts.values()) == 11 - late
         for path in (tmp_path / "out").iterdir():
             path.unlink()
+
+
+def test_a_run_without_an_end_ends_in_order_when_asked(engine: Engine, tmp_path: Path) -> None:
+    """Whoever asks a run to end gets what has come of it until then."""
+    write_rows(tmp_path / "in", 0, [{"n": n, "at": at(n)} for n in range(50)])
+    network = document(tmp_path, ALL, {"out": {"input": "kept"}})
+
+    def heard(*_: Any) -> None:
+        if [*(tmp_path / "run" / "sinks").rglob("*.parquet")]:
+            signal.raise_signal(signal.SIGINT)
+
+    with ending_in_order() as asked:
+        outcome, streams = run(engine, network, tmp_path / "run", heard=heard)
+    assert asked == [signal.SIGINT]
+    assert streams["kept->out"]["delivered"] == 50
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert outcome.seconds < 60
 
 
 def test_any_name_is_free(engine: Engine, tmp_path: Path) -> None:

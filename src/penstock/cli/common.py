@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from penstock.cli.progress import progress as progress
-from penstock.errors import Infeasible, PenstockError, printable
+from penstock.errors import Enough, Infeasible, PenstockError, printable
 from penstock.files import Document, to_json, write_json
 from penstock.units import digits
 
@@ -50,6 +50,36 @@ def ending_when_asked() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def ending_in_order() -> Iterator[list[int]]:
+    """Let the first Ctrl-C or SIGTERM ask a run to end, and the next one end it at once; give the first.
+
+    Where nothing runs that could end in order, the first one ends the block.
+    """
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(number: int, _frame: object) -> None:
+        restore()
+        asked.append(number)
+        raise Enough
+
+    def restore() -> None:
+        for number, each in before.items():
+            signal.signal(number, each)
+
+    heeded = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, ask) for number in heeded}
+    try:
+        yield asked
+    except Enough:
+        sys.exit(128 + asked[0])
+    finally:
+        restore()
 
 
 def note(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -33,18 +34,23 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Tell]:
 @contextmanager
 def _bar() -> Iterator[Tell]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         TextColumn("{task.description:<28}", markup=False),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
+        TaskProgressColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(),
     )
     # Few refreshes: hosts may be pinned to every core of this machine.
     with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=2) as bar:
         task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, description=printable(what), completed=share)
+
+        def tell(what: str, share: float) -> None:
+            known = {"total": None} if math.isnan(share) else {"total": 1.0, "completed": share}
+            bar.update(task, description=printable(what), **known)
+
+        yield tell
 
 
 class Milestones:
@@ -59,11 +65,13 @@ class Milestones:
         self._last = -1e9
 
     def __call__(self, what: str, share: float) -> None:
-        """Take in what is being done, and how much of all is done (0 to 1)."""
+        """Take in what is being done, and how much of all is done (0 to 1; NaN: nobody knows)."""
         passed = self._clock() - self._begin
-        reached, since = (what, int(4 * share)), passed - self._last
+        known = not math.isnan(share)
+        reached, since = (what, int(4 * share) if known else 0), passed - self._last
         if passed < PATIENCE or since < APART or (reached == self._told and since < SILENCE):
             return
         self._told, self._last = reached, passed
-        sys.stderr.write(f"{passed:5.0f} s  {share:4.0%}  {printable(what)}\n")
+        done = f"{share:4.0%}" if known else "    "
+        sys.stderr.write(f"{passed:5.0f} s  {done}  {printable(what)}\n")
         sys.stderr.flush()

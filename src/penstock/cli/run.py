@@ -145,7 +145,7 @@ def command(
         young=YOUNG * any(cluster.hosts[name].spark is None for name in placed.values()), teach=end.learn is not None,
     )  # fmt: skip
     told = _modes(graph, cluster, placed, end)
-    with common.progress() as tell:
+    with common.ending_in_order() as asked, common.progress() as tell:
         tell("starting hosts", 0.0)
         with hosts.start_hosts(cluster, names=sorted(set(placed.values()))) as running:
             outcome = execute(Engine(cluster, running), job, tell, common.say)
@@ -156,6 +156,9 @@ def command(
         common.write_document(end.report, document)
     if end.learn is not None:
         _learn(job, done, end.learn)
+    if asked:
+        common.say("interrupted: the report is of what was done until then, and the same command goes on with it")
+        raise typer.Exit(128 + asked[0])
 
 
 def _learn(job: Job, done: Done, out: str) -> None:

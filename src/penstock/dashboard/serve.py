@@ -64,7 +64,7 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
         home = Path(HOME).resolve()
         print(f"no run is in {home} yet: the page fills when one starts there", file=sys.stderr, flush=True)  # noqa: T201
     print("stop it with Ctrl-C", file=sys.stderr, flush=True)  # noqa: T201
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1))
+    server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1), watcher)
     watcher.start()
     try:
         server.run(sockets=[listening])
@@ -74,6 +74,19 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
         watcher.end()
         watcher.join(PATIENCE)
         listening.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that lets open pages go when it is asked to end: it would wait for them, and cut them off."""
+
+    def __init__(self, config: uvicorn.Config, watcher: Watcher) -> None:
+        super().__init__(config)
+        self._watcher = watcher
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what is open, and wait until it has."""
+        self._watcher.end()
+        await super().shutdown(sockets)
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -7,6 +7,7 @@ looks for what is new, and a run needs nothing of those who look on.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,14 +160,14 @@ class RunReader:
 
     def _seen(self, path: Path) -> Iterator[Seen]:
         fresh = []
-        for file in _listed(path):
-            query, _, digits = file.stem.rpartition("-")
-            if file.suffix == ".npy" and digits.isdigit() and int(digits) > self._noted.get((path.name, query), -1):
-                fresh.append((int(digits), query, file))
-        for number, query, file in sorted(fresh):
+        for name in _names(path):
+            query, _, digits = name.removesuffix(".npy").rpartition("-")
+            if digits.isdigit() and int(digits) > self._noted.get((path.name, query), -1):
+                fresh.append((int(digits), query, name))
+        for number, query, name in sorted(fresh):
             self._noted[path.name, query] = number
             try:
-                visible, stimulus = row_by_row(file.read_bytes())
+                visible, stimulus = row_by_row((path / name).read_bytes())
             except (FileNotFoundError, ValueError):
                 continue
             if visible.size:
@@ -180,11 +181,16 @@ def runs_in(folder: Path) -> list[Path]:
 
 
 def _listed(path: Path) -> list[Path]:
+    return [path / name for name in sorted(_names(path))]
+
+
+def _names(path: Path) -> list[str]:
+    """Return what is in a folder, in no order: it may hold tens of thousands of files, and is looked at each second."""
     try:
-        return sorted(each for each in path.iterdir() if not each.name.endswith(".tmp"))
+        return [name for name in os.listdir(path) if not name.endswith(".tmp")]
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 def _numbers(path: Path) -> list[int]:
-    return sorted(int(each.stem) for each in _listed(path) if each.stem.isdigit())
+    return sorted(int(stem) for name in _names(path) if (stem := name.partition(".")[0]).isdigit())

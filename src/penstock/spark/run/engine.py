@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.cluster import Cluster, base_name
-from penstock.errors import EngineError, PenstockError
+from penstock.errors import EngineError, Enough, PenstockError
 from penstock.latency.real_time import prompt_operators
 from penstock.network import Network
 from penstock.shedding.live import Shedder
@@ -361,7 +361,8 @@ class Engine:
                 open_schedules(system.deployment, interval, since)
                 if follower is not None:
                     follower.begin(epoch_of(system.deployment.place))
-                wait()
+                with contextlib.suppress(Enough):
+                    wait()
                 # One may have failed since somebody looked.
                 for runner in [*system.runners.values()]:
                     system.check(runner)

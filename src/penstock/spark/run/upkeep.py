@@ -17,8 +17,8 @@ from penstock.spark.run.meter import looks_of, metered
 from penstock.spark.run.outcome import reached, read_batch
 from penstock.spark.shipped.told import manifest_of, report_of
 
-KEPT = 20_000
-"""Batches of a query whose reports stay while it runs: hours of a trigger of half a second."""
+KEPT = 7_200
+"""Batches of a query whose reports stay while it runs: two hours at a trigger of a second."""
 
 LEFT = 2
 """Batches that stay in any case: the last may have to be done again, and asks the one before it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from penstock.errors import EngineError
@@ -20,7 +21,8 @@ def watch(system: System, trigger: float, seconds: float | None, tell: Report, h
     ending, failures = Ending(system.deployment), Failures()
     begin = asked = listened = time.time()
     whole = max(ending.epoch, begin) - begin + max(0.0, ending.length - (begin - ending.epoch))
-    span = whole if seconds is None else seconds
+    # Nobody knows how far a run without an end is.
+    span = seconds if seconds is not None else whole if ending.finite else math.inf
     while True:
         time.sleep(LOOK / 5)
         state = system.look()
@@ -34,7 +36,7 @@ def watch(system: System, trigger: float, seconds: float | None, tell: Report, h
             asked = now
             system.copies.check()
             _look_after(system, trigger, failures)
-        tell("running", min(1.0, (now - begin) / span) if span > 0 else 0.0)
+        tell("running", math.nan if span == math.inf else min(1.0, (now - begin) / span) if span > 0 else 0.0)
         if ending.over(state, now, trigger, system.copies.patience) or (seconds is not None and now - begin >= seconds):
             # In real-time mode what has come is gone over once more, which may take as long as its backlog.
             tell("finishing", 1.0)
