@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from penstock.spark.run import Engine, Outcome
     from penstock.spark.shipped.place import Place
 
+KEPT = 720
+"""Forecasts that a run's folder holds, the newest: those of an hour."""
+
 
 @attrs.frozen(eq=False)
 class Job:
@@ -192,6 +195,7 @@ def watching(job: Job, file: Place, say: Callable[[str], None]) -> Lookout:
 
     def ahead(forecasts: Sequence[Forecast]) -> None:
         told.extend(attrs.asdict(each) for each in forecasts)
+        del told[:-KEPT]
         file.replace(to_json({"forecast": told}).encode())
 
     course = Course.of(job, rates, _kept(job, rates))
