@@ -193,7 +193,7 @@ def test_state_fills_what_is_left_open() -> None:
 def test_refusals_name_the_key(document: object, at: str, says: str) -> None:
     """Each refusal names the key, and what is near to a name that is not there."""
     with pytest.raises(InputError) as refused:
-        parse_statistics(document, NETWORK)
+        parse_statistics(document).check(NETWORK)
     assert str(refused.value.at).startswith(at)
     assert says in refused.value.problem
     if at == "operators.jj":

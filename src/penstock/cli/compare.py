@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.cli.reading import Deployment
     from penstock.cluster import Placement
     from penstock.latency.estimate import Estimate
+    from penstock.load import Statistics
     from penstock.network import Network
     from penstock.sizing.compare import Candidate
     from penstock.workload import Rates
@@ -34,24 +35,34 @@ class PlanOptions(NamedTuple):
         bool, typer.Option("--reorder", help="Also try other legal orders of filters, maps and joins.")
     ] = False
 
-    def others(self, statistics: str | None, rates: Rates) -> list[tuple[str, Network]]:
-        """Return the variants, with the files that they are from."""
+    def others(self, known: Statistics, statistics: str | None, rates: Rates) -> list[tuple[str, Network]]:
+        """Return the variants, with the files that they are from; the statistics have been read from theirs."""
         from penstock.cli import reading
 
-        found = [(path, reading.get_network(path, statistics)[0]) for path in self.variants or []]
+        found = [(path, reading.completed(reading.network_of(path), known, statistics)) for path in self.variants or []]
         for path, variant in found:
             with locating(path):
                 rates.check(variant.sources)
         return found
 
-    def chosen(self, deployed: Deployment, rates: Rates, seed: int) -> list[tuple[str, Placement]]:
-        """Return the placements of a network with how each was given; one that is decided, if none is."""
-        from penstock.cli import reading
+    def read(self) -> list[tuple[str, Placement]]:
+        """Read the placements, each with how it was given."""
+        from penstock.cluster import read_placement
 
-        if not self.placements:
-            label = "one host" if len(deployed.cluster.hosts) == 1 else "mace-climb"
-            return [(label, reading.decide_placement(deployed, None, "mace-climb", rates, seed))]
-        return [(text, reading.get_placement(text, deployed.network, deployed.cluster)) for text in self.placements]
+        return [(text, read_placement(text)) for text in self.placements or ()]
+
+
+def _chosen(
+    given: Sequence[tuple[str, Placement]], deployed: Deployment, rates: Rates, seed: int
+) -> list[tuple[str, Placement]]:
+    """Return the placements of a network with how each was given; one that is decided, if none is."""
+    from penstock.cli import reading
+
+    graph, _, cluster = deployed
+    if given:
+        return [(text, reading.fitting(placed, text, graph, cluster)) for text, placed in given]
+    label = "one host" if len(cluster.hosts) == 1 else "mace-climb"
+    return [(label, reading.decide_placement(deployed, None, "mace-climb", rates, seed))]
 
 
 def command(
@@ -81,13 +92,13 @@ def command(
         raise InputError(f"expected at least 1 row, got {top}", at="--top")
     graph, known, cluster = deployed = reading.get_deployment(network)
     expected = reading.get_rates(graph, *rates, known)
-    graphs = [(network.network, graph), *plans.others(network.statistics, expected)]
+    graphs = [(network.network, graph), *plans.others(known, network.statistics, expected)]
+    given = plans.read()
     # All are compared by one model, and with copies in any of them that is Mace.
-    placed = [name for text in plans.placements or () for name in reading.get_placement(text, graph, cluster)]
-    name = model.model or default_model(cluster, graph, placed)
+    name = model.model or default_model(cluster, graph, [copy for _, placed in given for copy in placed])
 
     def choose(variant: Network) -> list[tuple[str, Placement]]:
-        return plans.chosen(deployed._replace(network=variant), expected, answer.seed)
+        return _chosen(given, deployed._replace(network=variant), expected, answer.seed)
 
     def measure(variant: Network, placed: Placement) -> float:
         deployed = Setting(network=variant, cluster=cluster, placement=placed, statistics=known)

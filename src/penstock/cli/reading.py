@@ -32,13 +32,16 @@ def network_of(path: str) -> Network:
 
 def get_network(path: str, statistics: str | None = None) -> tuple[Network, Statistics]:
     """Read a network, completed by a statistics file; what is doubtful in it, and what is assumed, is noted."""
-    network, known = network_of(path), Statistics()
-    if statistics is not None:
-        known = read_statistics(statistics, network)
-        with locating(statistics):
-            network = known.complete(network)
+    network, known = network_of(path), Statistics() if statistics is None else read_statistics(statistics)
+    return completed(network, known, statistics), known
+
+
+def completed(network: Network, known: Statistics, statistics: str | None) -> Network:
+    """Return a network with what a statistics file, read before, says of it; what is assumed is noted."""
+    with locating(None if statistics is None else file_of(statistics)):
+        network = known.check(network).complete(network)
     _note_assumed(network)
-    return network, known
+    return network
 
 
 def _note_assumed(network: Network) -> None:
@@ -77,7 +80,11 @@ def get_deployment(options: NetworkOptions) -> Deployment:
 
 def get_placement(given: str, network: Network, cluster: Cluster) -> Placement:
     """Read a placement that names every operator, obeys the pins and knows the hosts."""
-    placement = read_placement(given)
+    return fitting(read_placement(given), given, network, cluster)
+
+
+def fitting(placement: Placement, given: str, network: Network, cluster: Cluster) -> Placement:
+    """Return a placement, read before, if it names every operator, obeys the pins and knows the hosts."""
     with locating(file_of(given)):
         return placement.check(network.operators, cluster.hosts, network.pins)
 

@@ -144,6 +144,20 @@ class Statistics:
         """Return the statistics of a network's own operators."""
         return attrs.evolve(self, operators={n: row for n, row in self.operators.items() if n in network.operators})
 
+    def check(self, network: Network) -> Statistics:
+        """Return self if the network has all of its operators.
+
+        Raises
+        ------
+        InputError
+            Naming the stranger.
+        """
+        for name in self.operators:
+            if name not in network.operators:
+                hint = suggest(name, network.operators, "operators")
+                raise InputError("is no operator of the network", at=f"operators.{name}", hint=hint)
+        return self
+
     def complete(self, network: Network, *, override: bool = False) -> Network:
         """Return the network with the costs and selectivities that it leaves open.
 
@@ -293,18 +307,17 @@ def read_statistics(path: str | os.PathLike[str], network: Network | None = None
     """
     text = Text(path)
     with locating(text.name):
-        return parse_statistics(text.json(), network)
+        found = parse_statistics(text.json())
+        return found if network is None else found.check(network)
 
 
-def parse_statistics(document: object, network: Network | None = None) -> Statistics:
-    """Check the content of a statistics file; operators that a given network does not have are refused."""
+def parse_statistics(document: object) -> Statistics:
+    """Check the content of a statistics file."""
     if not isinstance(document, dict) or not isinstance(document.get("operators"), dict):
         raise InputError('expected {"operators": {"name": {"cost": …}}}', at="operators")
     operators = {}
     for name, table in document["operators"].items():
         at = f"operators.{name}"
-        if network is not None and name not in network.operators:
-            raise InputError("is no operator of the network", at=at, hint=suggest(name, network.operators, "operators"))
         row = convert(table, OperatorRow, at)
         operators[name] = OperatorStatistics(
             cost=_numbers(row.cost, f"{at}.cost"),
