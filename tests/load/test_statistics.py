@@ -38,10 +38,7 @@ def test_fills_what_the_network_leaves_open(tmp_path: Path) -> None:
     known = read_statistics(
         written(
             tmp_path,
-            {
-                "operators": {"a": {"cost": 0.1, "selectivity": 0.2}, "j": {"cost": [1, 2], "selectivity": 0.3}},
-                "placement": {"a": "h1"},
-            },
+            {"operators": {"a": {"cost": 0.1, "selectivity": 0.2}, "j": {"cost": [1, 2], "selectivity": 0.3}}},
         ),
         NETWORK,
     )
@@ -180,6 +177,10 @@ def test_state_fills_what_is_left_open() -> None:
         ([], "operators", "expected"),
         ({"operators": 1}, "operators", "expected"),
         ({"operators": {"jj": {}}}, "operators.jj", "is no operator of the network"),
+        ({"operators": {}, "host": {"h1": {"overhead": 0.1}}}, "host", "unknown table 'host'"),
+        ({"operators": {}, "interval": 1}, "interval", "unknown key 'interval'"),
+        ({"operators": {"a": {"costs": 1}}}, "operators.a.costs", "unknown key 'costs'"),
+        ({"operators": {}, "hosts": {"h1": {"overheads": 1}}}, "hosts.h1.overheads", "unknown key 'overheads'"),
         ({"operators": {"a": {"cost": float("inf")}}}, "operators.a.cost", "finite"),
         ({"operators": {"a": {"selectivity": [float("inf")]}}}, "operators.a.selectivity", "finite"),
         ({"operators": {"a": {"error": float("inf")}}}, "operators.a.error", "<= 1.0"),
@@ -196,8 +197,9 @@ def test_refusals_name_the_key(document: object, at: str, says: str) -> None:
         parse_statistics(document).check(NETWORK)
     assert str(refused.value.at).startswith(at)
     assert says in refused.value.problem
-    if at == "operators.jj":
-        assert refused.value.hint == "did you mean 'j'?"
+    near = {"operators.jj": "j", "host": "hosts", "interval": "intervals", "operators.a.costs": "cost"}
+    if at in near:
+        assert refused.value.hint == f"did you mean {near[at]!r}?"
 
 
 def test_tuples_may_be_written_with_a_point() -> None:

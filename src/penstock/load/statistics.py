@@ -281,8 +281,8 @@ class IntervalRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     mean: Times = 1.0
 
 
-class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A statistics file; further top-level keys are passed over, so that calibrate's answer is one."""
+class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A statistics file; the output of ``calibrate --json`` is one."""
 
     operators: dict[str, OperatorRow]
     hosts: dict[str, HostRow] = {}
