@@ -54,6 +54,14 @@ def test_tables_for_people(penstock: Any, root: Path) -> None:
     assert "per clicks/s" in done.out
 
 
+def test_series_for_people(penstock: Any, root: Path) -> None:
+    """Without --json --series prints the tables as always, and says where the series are."""
+    given = ["load", TWO / "network.toml", "--rates", TWO / "rates.csv"]
+    usual, done = penstock(*given), penstock(*given, "--series")
+    assert (done.code, done.out) == (0, usual.out)
+    assert done.err == usual.err + "note: --series: the series and their correlations are in --json\n"
+
+
 def test_files_from_standard_input(penstock: Any, root: Path) -> None:
     """A file argument - reads standard input."""
     text = (TWO / "network.toml").read_bytes()

@@ -104,7 +104,6 @@ NEW = ["none.toml", "new.toml", "--rates", "a=1", "--placement", "f=h1", "--late
     ("words", "says"),
     [
         (["run", "none.toml", "--control-period", "-1"], "--control-period: expected --plan with --control-period"),
-        (["load", "none.toml", "--rates", "a=1", "--series"], "--series: expected --json with --series"),
         (["admit", *NEW, "--directory", "run"], "--directory: expected --apply with --directory"),
         (["advise", "none.json", "--burst-length", "5"], "--burst-length: expected --burst with --burst-length"),
     ],

@@ -45,6 +45,19 @@ def test_every_planner_answers(penstock: Any, figure: Path, tmp_path: Path, plan
         assert again[key] == document[key]
 
 
+def test_a_table_may_be_asked_for_with_its_planner(penstock: Any, figure: Path, tmp_path: Path) -> None:
+    """Who names the planner beside its table gets the table's answer; another planner is refused."""
+    table, at = tmp_path / "table.json", ("--at", "x=100,y=100")
+    assert shed(penstock, figure, "--planner", "c-fit", *at, "--save", table).code == 0
+    alone, both = (shed(penstock, figure, "--plan", table, *more, *at) for more in ([], ["--planner", "c-fit"]))
+    assert (both.code, both.err) == (0, alone.err)
+    assert both.document["keep"] == alone.document["keep"]
+    for other in ("exact", "replica"):
+        refused = shed(penstock, figure, "--plan", table, "--planner", other, *at)
+        assert (refused.code, refused.out) == (2, "")
+        assert f"{table}: --planner: '{other}' did not make this table, 'c-fit' did" in refused.err
+
+
 def test_nothing_to_drop(penstock: Any, figure: Path) -> None:
     """Where everything fits nothing is dropped."""
     document = shed(penstock, figure, "--planner", "c-fit", "--at", "x=10,y=10").document

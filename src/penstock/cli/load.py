@@ -29,17 +29,18 @@ def command(
     from penstock.cli import reading
     from penstock.load.summary import load_document
 
-    options.goes_with("--series", series, "--json", json)
     graph, _ = reading.get_network(network.network, network.statistics)
     model = reading.get_model(graph, *rates)
     cluster = placed = None
     if network.cluster is not None or network.hosts is not None or placement is not None:
         cluster = reading.get_cluster(network.cluster, network.hosts, graph)
         placed = None if placement is None else reading.get_placement(placement, graph, cluster)
-    document = load_document(model, cluster, placed, series=series)
+    document = load_document(model, cluster, placed, series=series and json)
     if json:
         common.answer(document)
         return
+    if series:
+        common.note("note: --series: the series and their correlations are in --json")
     _show(document)
 
 

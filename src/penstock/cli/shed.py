@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.errors import Infeasible, InputError, locating
-from penstock.files import Document, suggest
+from penstock.files import Document, file_of, suggest
 from penstock.units import decimal
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def command(
     rates = _rates(at, graph, "--at")
     _check(wish)
     reading.note_unresolved(graph, known, dict(zip(graph.sources, rates.tolist(), strict=True)))
-    program, found, table = _program(graph, known, cluster, placed, wish.plan)
+    program, found, table = _program(graph, known, cluster, placed, wish)
     from penstock.shedding import Question, optimum
     from penstock.shedding.answer import WITHOUT_TABLE
     from penstock.shedding.room import told
@@ -119,17 +119,22 @@ def command(
 
 
 def _program(
-    graph: Network, known: Statistics, cluster: Cluster, placed: Placement, plan: str | None
+    graph: Network, known: Statistics, cluster: Cluster, placed: Placement, wish: TableOptions
 ) -> tuple[Program, Mapping[str, Room], PlanTable | None]:
     """Return the program, what plans may fill of its hosts where that is told, and the table that answers, if any."""
     from penstock.shedding import build_program, read_table
     from penstock.shedding.room import in_table, rooms, shares, stale
 
     program, found = build_program(graph, cluster, placed), rooms(graph, cluster, placed, known)
-    if plan is None:
+    if wish.plan is None:
         return program.leaving(shares(cluster, found)), found, None
-    table = read_table(plan)
-    with locating(plan):
+    table = read_table(wish.plan)
+    with locating(file_of(wish.plan)):
+        if wish.planner not in (None, table.planner):
+            hint = "leave --planner out, or build a table with --save"
+            raise InputError(
+                f"{wish.planner!r} did not make this table, {table.planner!r} did", at="--planner", hint=hint
+            )
         program = table.check(program)
     for line in stale(table, cluster, found):
         common.note(line)
@@ -137,8 +142,8 @@ def _program(
 
 
 def _check(wish: TableOptions) -> None:
-    if (wish.planner is None) == (wish.plan is None):
-        raise InputError("expected one of --planner and --plan", at="--planner", hint="e.g. --planner exact")
+    if wish.planner is None and wish.plan is None:
+        raise InputError("expected --planner or --plan", at="--planner", hint="e.g. --planner exact")
     if not 0 < wish.error < 1:
         raise InputError(f"expected an error between 0 and 1, got {wish.error:g}", at="--error")
     if wish.budget is not None and not 0 <= wish.budget < math.inf:
@@ -148,6 +153,8 @@ def _check(wish: TableOptions) -> None:
 
 def _must_fit(wish: TableOptions) -> None:
     """Say what is said of a table that is not made, or to a planner that does not heed it; a budget is refused."""
+    # A table that is there was made before: what is said of its making decides nothing, whoever made it.
+    makes = wish.planner if wish.plan is None else None
     from penstock.shedding import PLANNERS
     from penstock.shedding.answer import WITHOUT_TABLE
     from penstock.shedding.planners import BUDGETED
@@ -157,7 +164,7 @@ def _must_fit(wish: TableOptions) -> None:
             f"unknown planner {wish.planner!r}", at="--planner", hint=suggest(wish.planner, known, "planners")
         )
     for option, heeding in (("upto", PLANNERS), ("error", PLANNERS), ("workload", ["solver-w"]), ("budget", BUDGETED)):
-        if getattr(wish, option) != TableOptions._field_defaults[option] and wish.planner not in heeding:
+        if getattr(wish, option) != TableOptions._field_defaults[option] and makes not in heeding:
             said = f"goes only with --planner {', '.join(heeding)}"
             if option == "budget":
                 raise InputError(said, at="--budget", hint="leave it out")
