@@ -156,6 +156,15 @@ def test_several_placements_after_one_option() -> None:
     assert arguments(["x", "--placements"]) == ["x", "--placements"]
 
 
+def test_several_placements_are_at_least_one(penstock: Any, root: Path) -> None:
+    """--placements without a value is refused, whatever stands behind it: no placement that nobody asked for."""
+    given = ["compare", TWO / "network.toml", "--hosts", 1, "--rates", "clicks=1,buys=1", "--placements"]
+    for behind in ([], ["--json"], ["--seed", 1], ["--placements", "views=h1,scored=h1,paid=h1,billed=h1"]):
+        done = penstock(*given, *behind)
+        assert (done.code, done.out) == (2, "")
+        assert done.err == "penstock: option '--placements' requires an argument\n"
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_help_shows_one_runnable_example(penstock: Any, root: Path, name: str) -> None:
     """-h of every command shows one example, of that command, with files that exist."""

@@ -188,11 +188,13 @@ def arguments(given: list[str]) -> list[str]:
     option: str | None = None
     fresh = False
     for word in given:
+        if word.startswith("-") and word != "-":
+            if option and fresh:
+                break  # without a value: Typer says so where it is the last word
+            option = None
         if word in _SEVERAL:
             option, fresh = word, True
             continue
-        if option and word.startswith("-") and word != "-":
-            option = None
         if option:
             done.append(option)
             fresh = False
