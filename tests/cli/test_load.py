@@ -166,15 +166,21 @@ def test_several_placements_are_at_least_one(penstock: Any, root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_help_shows_one_runnable_example(penstock: Any, root: Path, name: str) -> None:
-    """-h of every command shows one example, of that command, with files that exist."""
-    done = penstock(name, "-h")
-    assert done.code == 0
-    assert done.out.count("Example:") == 1
-    assert f"penstock {name}" in " ".join(done.out.split("Example:")[1].split())
-    # What is printed may be broken within a path.
-    example = (load_command(name).help or "").split("Example:")[1]
-    for word in example.split():
+def test_help_shows_one_runnable_example(penstock: Any, root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However wide a terminal is, -h of every command prints one example, which is a call of it with files that exist.
+
+    Its lines, joined by blanks, are words that the command understands.
+    """
+    for columns in ("50", "60", "80", "100", "120"):
+        monkeypatch.setenv("COLUMNS", columns)
+        done = penstock(name, "-h")
+        assert done.code == 0
+        assert done.out.count("Example:") == 1
+        example = done.out.split("Example:")[1].split("\n\n")[0].split()
+        assert example == (load_command(name).help or "").split("Example:")[1].split()
+        assert example[:2] == ["penstock", name]
+    load_command(name).make_context(name, arguments(example[2:]))
+    for word in example:
         if word.endswith((".toml", ".csv")) or word.startswith("examples/"):
             assert (root / word).exists(), word
 

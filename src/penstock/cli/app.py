@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import inspect
 import io
 import os
 import pkgutil
 import re
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
@@ -63,13 +65,24 @@ GROUPS = {"hosts": Row("hosts:app", "Start, list and stop Spark hosts.")}
 """Commands with commands of their own."""
 
 
+class Command(typer.core.TyperCommand):
+    """Breaks no word of its help, so that the example runs as it is printed."""
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the paragraphs of the help; Typer's own way cuts paths at hyphens."""
+        for paragraph in inspect.cleandoc(self.help or "").split("\n\n"):
+            formatter.write_paragraph()
+            words = textwrap.TextWrapper(formatter.width, "  ", "  ", break_long_words=False, break_on_hyphens=False)
+            formatter.write(words.fill(" ".join(paragraph.split())) + "\n")
+
+
 @functools.cache
 def load_command(name: str) -> typer.core.TyperCommand | typer.core.TyperGroup:
     """Import the file of a command, and return what parses its options."""
     made = pkgutil.resolve_name(f"penstock.cli.{(COMMANDS | GROUPS)[name].where}")
     if not isinstance(made, typer.Typer):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        alone.command(name)(flat(made))
+        alone.command(name, cls=Command)(flat(made))
         made = alone
     command = typer.main.get_command(made)
     command.name = name
