@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from penstock.cli.progress import progress as progress
 from penstock.errors import Enough, Infeasible, PenstockError, printable
-from penstock.files import Document, to_json, write_json
+from penstock.files import Document, to_json
 from penstock.units import digits
 
 MEASURING = ("calibrate", "control", "run")
@@ -245,8 +245,3 @@ def worst(value: float, document: Document) -> str:
     unknown = "its error is not known" if document["sure"] else ""
     within = between(document["interval"]["worst"]) if "interval" in document else unknown
     return f"{value:.4g} s{f' ({within})' if within else ''}"
-
-
-def write_document(path: str, document: Document) -> None:
-    """Write a JSON document, whole or not at all."""
-    write_json(path, document)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import common, options
-from penstock.files import Document, check_file
+from penstock.files import Document, check_file, write_json
 
 REPORT = "demo-report.json"
 PICTURES = {"demo.png": "light", "demo-dark.png": "dark", "demo.svg": "light", "demo-dark.svg": "dark"}
@@ -41,7 +41,7 @@ def command(
         document = demo(seed, tell, common.say)
     when = {"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "took": time.monotonic() - begin}
     document = plain({**document, **when})
-    common.write_document(str(folder / REPORT), document)
+    write_json(folder / REPORT, document)
     from penstock.pictures.demo import demo_picture
 
     for name, theme in PICTURES.items():

@@ -14,7 +14,7 @@ from penstock.files import Document
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
     from penstock.latency.estimate import Estimate, Quantiles
-    from penstock.load import LoadModel, Statistics
+    from penstock.load import LoadModel
     from penstock.load.setting import Setting
     from penstock.workload import Rates
 
@@ -53,7 +53,7 @@ def command(
 
     from penstock.cli import reading
     from penstock.latency.intervals import with_interval
-    from penstock.latency.models import checked_bound, default_model, model_of
+    from penstock.latency.models import batches_unsaid, checked_bound, default_model, model_of
     from penstock.latency.second_opinion import second_opinion
     from penstock.load.setting import Setting
     from penstock.running.as_modelled import unlike
@@ -71,7 +71,7 @@ def command(
     document["notes"] += second_opinion(found, loads, placed, cluster, known)
     if found.model == "microbatch":
         document["notes"] += _crowded(cluster, placed)
-    elif model.model is None and _unsaid(cluster, placed, known):
+    elif model.model is None and batches_unsaid(cluster, placed, known):
         document["notes"].append(BATCHES)
     document["notes"] += _unended(found, loads)
     if bound is not None:
@@ -85,13 +85,6 @@ def command(
         common.answer(document)
         return
     _print(graph.name, found, document, loads.rates.start)
-
-
-def _unsaid(cluster: Cluster, placed: Placement, known: Statistics) -> bool:
-    """Whether only statistics tell that a cluster is Spark, of whose batches a model would know: not with replicas."""
-    if cluster.spark.given or any("#" in name for name in placed):
-        return False
-    return any(host.overhead for host in known.hosts.values())
 
 
 def _unended(found: Estimate, loads: LoadModel) -> list[str]:

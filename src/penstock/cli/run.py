@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.errors import EngineError, InputError
-from penstock.files import Document
+from penstock.files import Document, write_json
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
@@ -153,7 +153,7 @@ def command(
     document: Document = {**done.report, "directory": folder, **told}
     (common.answer if answer.json else show)(document)
     if end.report is not None:
-        common.write_document(end.report, document)
+        write_json(end.report, document)
     if end.learn is not None:
         _learn(job, done, end.learn)
     if asked:

@@ -103,6 +103,13 @@ def default_model(cluster: Cluster, network: Network, placement: Iterable[str] =
     )
 
 
+def batches_unsaid(cluster: Cluster, placement: Iterable[str], statistics: Statistics) -> bool:
+    """Whether only statistics tell that a cluster is Spark, so that `default_model` gave one that knows no batches."""
+    if cluster.spark.given or any("#" in name for name in placement):
+        return False
+    return any(host.overhead for host in statistics.hosts.values())
+
+
 def timed(name: str, cluster: Cluster, statistics: Statistics | None) -> tuple[Cluster, Statistics | None]:
     """Return a cluster and statistics as a model sees them (`in_time`), for searches that weigh loads by themselves."""
     return (cluster, statistics) if row_of(name).factors else in_time(cluster, statistics)
