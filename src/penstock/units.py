@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 from penstock.errors import InputError
 
@@ -41,6 +42,71 @@ def decimal(text: str | float) -> float:
     if isinstance(text, str) and ("_" in text or not text.isascii()):
         raise ValueError(f"expected a number, got {text!r}")
     return float(text)
+
+
+def number(
+    text: str,
+    at: str,
+    file: str | None = None,
+    line: int | None = None,
+    read: Callable[[str], float] = decimal,
+) -> float:
+    """Return a finite number of at least 0: of a cell of a file, or of a part of an option.
+
+    Parameters
+    ----------
+    at, file, line
+        Where it stands, for messages.
+    read
+        Returns the number of the text.
+
+    Raises
+    ------
+    InputError
+        Naming the place, what was expected and what came.
+    """
+    try:
+        value = read(text)
+    except InputError as error:
+        raise InputError(error.problem, at=at, file=file, line=line) from None
+    except ValueError:
+        raise InputError(f"expected a number, got {text[:40]!r}", at=at, file=file, line=line) from None
+    if not math.isfinite(value) or value < 0:
+        raise InputError(f"expected a finite number >= 0, got {text}", at=at, file=file, line=line)
+    return value
+
+
+def pairs(text: str, option: str, form: str, example: str, read: Callable[[str], float] = decimal) -> dict[str, float]:
+    """Return the numbers that an option gives by name, each name once.
+
+    A name may be that of a stream: it ends at the last ``=``.
+
+    Parameters
+    ----------
+    form, example
+        What messages call a name and its number, and an option that is well written.
+    read
+        Returns the number behind a name.
+
+    Raises
+    ------
+    InputError
+        Naming the option, what was expected and what came.
+
+    Examples
+    --------
+    >>> pairs("clicks=100,bids=5e1", "--rates", "source=rate", "clicks=1")
+    {'clicks': 100.0, 'bids': 50.0}
+    """
+    found: dict[str, float] = {}
+    for item in text.split(","):
+        name, _, value = (part.strip() for part in item.rpartition("="))
+        if not (name and value):
+            raise InputError(f"expected {form}, got {item!r}", at=option, hint=f"e.g. {example}")
+        if name in found:
+            raise InputError(f"{form.partition('=')[0]} {name!r} is given twice", at=option)
+        found[name] = number(value, f"{option}: {name}", read=read)
+    return found
 
 
 def seconds(text: str | float) -> float:

@@ -343,8 +343,8 @@ def test_unknown_names_and_parameters():
         place(problem, "mace-climb", rng(), restart=3)
     with pytest.raises(InputError, match="expected one of latency"):
         place(problem, "exact", rng(), Terms(measure="speed"))
-    with pytest.raises(InputError, match="load=A"):
-        Weights.parse("weight=3")
+    with pytest.raises(InputError, match="did you mean 'network'"):
+        Weights.parse("netwrk=3")
 
 
 # Kernels beside plain code

@@ -60,15 +60,13 @@ def command(
     from penstock.running.as_modelled import unlike, worst_by_sink
     from penstock.sizing.admit import admit
     from penstock.sizing.beside import beside, doubting
-    from penstock.units import spoken
-    from penstock.workload.rates import inline_rates
+    from penstock.units import pairs, spoken
 
     options.goes_with("--directory", query.directory is not None, "--apply", query.apply)
     check = model.check()
     bound = checked_bound(query.latency)
     own = query.sink_latency
-    example = "dashboard=1,ledger=5"
-    bounds = {} if own is None else inline_rates(own, "--sink-latency", "sink", "seconds", example, spoken)
+    bounds = {} if own is None else pairs(own, "--sink-latency", "sink=seconds", "dashboard=1,ledger=5", spoken)
     running, added, whole, known = _networks(network.network, query.new, network.statistics)
     cluster = reading.get_cluster(network.cluster, network.hosts, whole)
     placed = reading.get_placement(query.placement, running, cluster)

@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.errors import InputError
-from penstock.units import decimal
+from penstock.units import pairs
 
 if TYPE_CHECKING:
     from penstock.advice import Advice, Burst, Consultation, Deployment, Report
@@ -134,8 +134,8 @@ def command(
     _must_fit(logs, files)
     lasting = aims.burst_length != AimOptions._field_defaults["burst_length"]
     options.goes_with("--burst-length", lasting, "--burst", aims.burst != 1)
-    weights = _pairs(aims.weight or [], "--weight", "query=weight", "e.g. clicks=2")
-    cores = _pairs(logs.cores or [], "--cores", "application=cores", "e.g. progress.jsonl=16")
+    weights = _pairs(aims.weight, "--weight", "query=weight", "clicks=2")
+    cores = _pairs(logs.cores, "--cores", "application=cores", "progress.jsonl=16")
     inspection = None
     if files.network is not None:
         deployment = _from_network(files.network, files, weights)
@@ -172,19 +172,9 @@ def _must_fit(logs: LogOptions, files: NetworkOptions) -> None:
             raise InputError(f"goes with {group}; here {why}", at=f"--{name}")
 
 
-def _pairs(texts: list[str], option: str, form: str, hint: str) -> dict[str, float]:
+def _pairs(texts: list[str] | None, option: str, form: str, example: str) -> dict[str, float]:
     """Return the numbers that an option gives by name: comma between, or the option several times."""
-    found: dict[str, float] = {}
-    for item in (item for text in texts for item in text.split(",")):
-        name, _, value = item.rpartition("=")
-        try:
-            number = decimal(value)
-        except ValueError:
-            number = float("nan")
-        if not name.strip() or name.strip() in found or not number == number:
-            raise InputError(f"expected {form} once each, got {item!r}", at=option, hint=hint)
-        found[name.strip()] = number
-    return found
+    return pairs(",".join(texts), option, form, example) if texts else {}
 
 
 def _inspected(logs: LogOptions) -> Inspection:

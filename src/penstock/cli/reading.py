@@ -21,7 +21,7 @@ from penstock.load import LoadModel, Statistics, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.network.doubts import assumed_selectivities
 from penstock.running.prediction import begun
-from penstock.units import decimal
+from penstock.units import pairs
 from penstock.workload import Rates, read_rates
 
 
@@ -143,17 +143,7 @@ def get_keep(given: str | None, network: Network, *, copies: bool = False) -> di
         return {}
     source = None
     if "->" in given and not os.path.exists(given):
-        table: Document = {}
-        for item in given.split(","):
-            name, equals, number = (part.strip() for part in item.rpartition("="))
-            if not equals or name in table:
-                raise InputError(
-                    f"expected stream=fraction once, got {item!r}", at="--keep", hint="e.g. clicks->views=0.4"
-                )
-            try:
-                table[name] = decimal(number)
-            except ValueError:
-                raise InputError(f"expected a number, got {number!r}", at=f"keep.{name}") from None
+        table: Document = dict(pairs(given, "--keep", "stream=fraction", "clicks->views=0.4"))
     else:
         file = Text(given)
         source, document = file.name, file.json()

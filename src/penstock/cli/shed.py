@@ -12,7 +12,7 @@ import typer
 from penstock.cli import common, options
 from penstock.errors import Infeasible, InputError, locating
 from penstock.files import Document, file_of, suggest
-from penstock.units import decimal
+from penstock.units import decimal, pairs
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
@@ -252,22 +252,10 @@ def _show(document: Document, graph: Network, *, json: bool) -> None:
 def _rates(given: str, graph: Network, at: str) -> Matrix:
     import numpy as np
 
-    found: dict[str, float] = {}
-    for item in given.split(","):
-        name, equals, number = (part.strip() for part in item.partition("="))
-        if not (name and equals):
-            raise InputError(f"expected source=rate, got {item!r}", at=at, hint="e.g. clicks=120,bids=300")
+    found = pairs(given, at, "source=rate", "clicks=120,bids=300")
+    for name in found:
         if name not in graph.sources:
             raise InputError(f"{name!r} is no source", at=at, hint=suggest(name, graph.sources, "sources"))
-        if name in found:
-            raise InputError(f"source {name!r} is given twice", at=at)
-        try:
-            rate = decimal(number)
-        except ValueError:
-            rate = math.nan
-        if not (math.isfinite(rate) and rate >= 0):
-            raise InputError(f"expected a rate of at least 0, got {number!r}", at=f"{at} {name}")
-        found[name] = rate
     for name in graph.sources:
         if name not in found:
             raise InputError(f"source {name!r} has no rate", at=at, hint=f"add {name}=RATE")

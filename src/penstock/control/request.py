@@ -17,8 +17,8 @@ from penstock.files import Document, file_of, plain, suggest
 from penstock.load import Statistics
 from penstock.network import Network, meaning, network_document
 from penstock.steering import Admit, NewRates, Slow
+from penstock.units import pairs
 from penstock.workload import Rates, read_rates
-from penstock.workload.rates import inline_rates
 
 
 def scenario_of(
@@ -98,7 +98,7 @@ def expecting(scenario: Iterable[Happening], network: Network, rates: Rates) -> 
 
 def read_prices(text: str | None) -> Prices:
     """Read ``value=1e-4,late=5e-5,hour=1,move=0.01``; what is not named keeps its price."""
-    table = {} if text is None else inline_rates(text, "--prices", "price", "number", "value=1e-4,late=5e-5")
+    table = {} if text is None else pairs(text, "--prices", "price=number", "value=1e-4,late=5e-5")
     names = [field.name for field in attrs.fields(Prices)]
     for name in table:
         if name not in names:

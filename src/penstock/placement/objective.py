@@ -9,11 +9,12 @@ import attrs
 import numpy as np
 
 from penstock.errors import InputError
+from penstock.files import suggest
 from penstock.latency.mace import mace_series
 from penstock.load import correlation
 from penstock.placement.base import TIE, Arrays, Floats, Ints
 from penstock.placement.kinds import check_kinds
-from penstock.units import decimal
+from penstock.units import pairs
 
 
 @attrs.frozen
@@ -33,16 +34,11 @@ class Weights:
     @classmethod
     def parse(cls, text: str) -> Weights:
         """Read ``load=100,correlation=1,network=0.001``; what is not named is 1."""
-        found: dict[str, float] = {}
+        found = pairs(text, "--weights", "energy=weight", "load=1,correlation=1,network=1")
         names = [field.name for field in attrs.fields(cls)]
-        for item in text.split(","):
-            name, equals, number = (word.strip() for word in item.partition("="))
-            if not equals or name not in names or name in found:
-                raise InputError(f"expected load=A,correlation=B,network=C, got {item!r}", at="--weights")
-            try:
-                found[name] = decimal(number)
-            except ValueError:
-                raise InputError(f"expected a number, got {number!r}", at=f"--weights {name}") from None
+        for name in found:
+            if name not in names:
+                raise InputError(f"{name!r} is no energy", at="--weights", hint=suggest(name, names, "energies"))
         return cls(**found)
 
 

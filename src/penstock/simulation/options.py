@@ -19,7 +19,7 @@ from penstock.network import Network
 from penstock.shedding.live import Shed
 from penstock.simulation.state import FCFS, LONGEST, ROUND_ROBIN, STIMULUS
 from penstock.steering import Observation
-from penstock.units import decimal
+from penstock.units import number
 
 Decide = Callable[[Observation], Sequence[tuple[str, str]]]
 POLICIES = {"fcfs": FCFS, "stimulus": STIMULUS, "round-robin": ROUND_ROBIN, "longest-queue": LONGEST}
@@ -291,7 +291,7 @@ def read_arrivals(path: str | os.PathLike[str]) -> Arrivals:
     for line, row in rows:
         if len(row) != len(header):
             raise InputError(f"expected {len(header)} cells, got {len(row)}", file=text.name, line=line)
-        time = _number(row[0], "column time", text.name, line)
+        time = number(row[0], "column time", text.name, line)
         if times and time < times[-1]:
             raise InputError(
                 f"expected a time of at least {times[-1]:g}, got {time:g}",
@@ -302,17 +302,7 @@ def read_arrivals(path: str | os.PathLike[str]) -> Arrivals:
             )
         times.append(time)
         names.append(row[1])
-        work.append(_number(row[2], "column work", text.name, line) if len(row) > 2 else 1.0)
+        work.append(number(row[2], "column work", text.name, line) if len(row) > 2 else 1.0)
     if not times:
         raise InputError("expected at least one arrival", file=text.name)
     return Arrivals.of(times, names, work)
-
-
-def _number(cell: str, at: str, file: str, line: int) -> float:
-    try:
-        value = decimal(cell)
-    except ValueError:
-        raise InputError(f"expected a number, got {cell[:40]!r}", at=at, file=file, line=line) from None
-    if not math.isfinite(value) or value < 0:
-        raise InputError(f"expected a finite number >= 0, got {cell}", at=at, file=file, line=line)
-    return value

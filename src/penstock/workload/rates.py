@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock.errors import InputError
 from penstock.files import Text, atomic, file_of, suggest
-from penstock.units import decimal
+from penstock.units import number, pairs
 
 
 @attrs.frozen(eq=False)
@@ -148,7 +148,7 @@ def read_rates(given: str | os.PathLike[str], duration: float = 60.0, period: fl
     """
     text = str(given)
     if file_of(text) is None:
-        return Rates.constant(inline_rates(text, "--rates"), duration, period)
+        return Rates.constant(pairs(text, "--rates", "source=rate", "clicks=100,bids=50"), duration, period)
     return _read_csv(Text(given), period)
 
 
@@ -167,48 +167,6 @@ def joined(parts: Mapping[str, Rates]) -> Rates:
     return Rates.of(period, {name: rates.of_source(name)[:length] for name, rates in parts.items()})
 
 
-def inline_rates(
-    text: str,
-    option: str,
-    kind: str = "source",
-    value: str = "rate",
-    example: str = "clicks=100,bids=50",
-    read: Callable[[str], float] = decimal,
-) -> dict[str, float]:
-    """Parse ``clicks=100,bids=50``.
-
-    Parameters
-    ----------
-    kind, value
-        What messages call what stands before and after the ``=``.
-    read
-        Returns the number that stands after it.
-    """
-    rates: dict[str, float] = {}
-    for item in text.split(","):
-        name, equals, number = (part.strip() for part in item.partition("="))
-        if not (name and equals and number):
-            raise InputError(f"expected {kind}={value}, got {item!r}", at=option, hint=f"e.g. {example}")
-        if name in rates:
-            raise InputError(f"{kind} {name!r} is given twice", at=option)
-        rates[name] = _number(number, f"{option}: {name}", read=read)
-    return rates
-
-
-def _number(
-    cell: str, at: str, file: str | None = None, line: int | None = None, read: Callable[[str], float] = decimal
-) -> float:
-    try:
-        value = read(cell)
-    except InputError as error:
-        raise InputError(error.problem, at=at) from None
-    except ValueError:
-        raise InputError(f"expected a number, got {cell[:40]!r}", at=at, file=file, line=line) from None
-    if not math.isfinite(value) or value < 0:
-        raise InputError(f"expected a finite number >= 0, got {cell}", at=at, file=file, line=line)
-    return value
-
-
 def _read_csv(text: Text, period: float) -> Rates:
     rows = text.rows()
     line, header = next(rows, (1, []))
@@ -224,7 +182,7 @@ def _read_csv(text: Text, period: float) -> Rates:
     for line, row in rows:
         if len(row) != len(header):
             raise InputError(f"expected {len(header)} cells, got {len(row)}", file=text.name, line=line)
-        values = [_number(cell, f"column {name}", text.name, line) for name, cell in zip(header, row, strict=True)]
+        values = [number(cell, f"column {name}", text.name, line) for name, cell in zip(header, row, strict=True)]
         if times and values[0] <= times[-1]:
             raise InputError(
                 f"expected a time after {times[-1]:g}, got {values[0]:g}", at="column time", file=text.name, line=line
