@@ -31,6 +31,7 @@ from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.files import plain
 from penstock.latency.batches import BatchHosts
+from penstock.latency.estimate import Quantiles
 from penstock.load import Statistics, load_model
 from penstock.load.fitting import FOLLOWS
 from penstock.load.setting import Setting
@@ -42,7 +43,6 @@ from penstock.running.ended import seen
 from penstock.running.job import Job, execute, finish
 from penstock.running.prediction import predict
 from penstock.running.record import Record
-from penstock.running.summary import summary as summarised
 from penstock.spark import calibrate, hosts, run
 from penstock.workload import Rates
 
@@ -179,8 +179,8 @@ def in_hindsight(
         name: placing.run(slower(batches, cluster.spark.trigger))
         for name, batches in (("cores", of_cores), ("hosts", told))
     }
-    found = {name: summarised(*result.whole()[1:]) for name, result in results.items()}
-    return found, {name: summarised(*row[1:])["p50"] for name, row in results["hosts"].sinks.items()}
+    found = {name: result.quantiles().figures() for name, result in results.items()}
+    return found, {name: Quantiles.of(*row[1:]).p50 for name, row in results["hosts"].sinks.items()}
 
 
 def slower(batches: Sequence[Seen], trigger: float) -> dict[str, Array]:

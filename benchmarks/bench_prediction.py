@@ -26,6 +26,7 @@ from about import RESULTS, ROOT, revision
 
 from penstock.cluster import Cluster, SparkSettings
 from penstock.files import plain
+from penstock.latency.estimate import Quantiles
 from penstock.load import Statistics
 from penstock.load.setting import Setting
 from penstock.network import Network, read_network
@@ -33,7 +34,6 @@ from penstock.network.file import parse_network
 from penstock.running.calibrating import calibrate_in_place
 from penstock.running.job import Job
 from penstock.running.prediction import Prediction, predict
-from penstock.running.summary import error_bar, summary
 from penstock.spark import calibrate, hosts, run
 from penstock.workload import Rates
 
@@ -134,8 +134,7 @@ CASES = {
 
 
 def quantiles(prediction: Prediction) -> dict[str, float]:
-    _, latency, weight = prediction.result.whole()
-    return summary(latency, weight)
+    return prediction.result.quantiles().figures()
 
 
 def gaps(guess: Mapping[str, float], measured: Mapping[str, float]) -> dict[str, float]:
@@ -160,12 +159,12 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
         known = statistics.complete(network, override=True)
         setting = Setting(network=known, cluster=cluster, placement=placed, statistics=statistics)
         prediction = predict(setting, rates)
-        guess, bar = quantiles(prediction), error_bar(prediction)
+        guess, bar = quantiles(prediction), prediction.error.document()
         beside = [quantiles(predict(attrs.evolve(setting, statistics=dearer(statistics, e)), rates)) for e in (-E, E)]
         rows, before = [], None
         for number in range(repeats):
             outcome = engine.run(engine.prepare(network, placed, folder / f"run{number}", rates=rates))
-            measured = summary(outcome.latency())
+            measured = Quantiles.of(outcome.latency()).figures()
             after = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, rates)
             speeds = {host: speed(engine, host) for host in cluster.hosts}
             seen = after.complete(network, override=True)

@@ -27,7 +27,6 @@ from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import chain
 from penstock.running.as_modelled import simulated
 from penstock.running.prediction import predict
-from penstock.running.summary import error_bar, summary
 from penstock.workload import Rates
 
 MORE = int(os.environ.get("PENSTOCK_EXAMPLES", "1"))
@@ -63,8 +62,7 @@ def test_estimate_is_what_run_predicts(seed: int) -> None:
     found = microbatch_estimate(load_model(statistics.complete(network), model.rates), placement, cluster, statistics)
     setting = Setting(network=network, cluster=cluster, placement=placement, statistics=statistics)
     prediction = predict(setting, model.rates)
-    _, latency, weight = prediction.result.whole()
-    told = summary(latency, weight)
+    told = prediction.result.quantiles().figures()
     assert (told["max"], told["p99"], told["p50"]) == (found.total.worst, found.total.p99, found.total.p50)
     assert told["mean"] == pytest.approx(found.total.mean)
     beside = predict(setting, model.rates, rng=np.random.default_rng(seed), scheduled=False)
@@ -75,7 +73,7 @@ def test_estimate_is_what_run_predicts(seed: int) -> None:
     assert beside.spread is not None
     for key, pair in interval.total.items():
         assert beside.spread.total[key] == pytest.approx(pair)
-    bar = error_bar(prediction)
+    bar = prediction.error.document()
     assert bar["host"] == found.error.host == found.bottleneck
     assert bar["latency_error"] == found.error.relative
 
@@ -132,7 +130,7 @@ def test_error_bar_names_the_host_that_decides() -> None:
         hosts = {"h1": HostStatistics(factor=first, error=0.05), "h2": HostStatistics(factor=second, error=0.05)}
         setting = Setting(network=network, cluster=cluster, placement=placement, statistics=Statistics(hosts=hosts))
         prediction = predict(setting, rates)
-        bar = error_bar(prediction)
+        bar = prediction.error.document()
         return float(prediction.result.whole()[1].max()), bar["host"], bar["latency_error"]
 
     base, host, bar = worst(2.0, 1.0)

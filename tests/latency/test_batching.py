@@ -19,8 +19,8 @@ from penstock.errors import InputError
 from penstock.latency.batches import BatchHosts
 from penstock.latency.batching import Recursion
 from penstock.latency.carried import carried
+from penstock.latency.estimate import Quantiles
 from penstock.latency.fragments import fragments
-from penstock.latency.microbatch import weighted_quantile
 from penstock.latency.shape import Pace
 from penstock.load import LoadModel, load_model
 from penstock.network import Network, Operator, Sink, Source, chains
@@ -87,9 +87,7 @@ def test_batches_are_those_of_single_tuples(seed: int) -> None:
         told = fast.sinks[name]
         assert told[2].sum() == pytest.approx(weight.sum())
         assert (told[1] @ told[2], told[0] @ told[2]) == pytest.approx((latency @ weight, stimulus @ weight))
-        for share in (0.5, 0.99, 1.0):
-            both = weighted_quantile(told[1], told[2], share), weighted_quantile(latency, weight, share)
-            assert both[0] == pytest.approx(both[1])
+        assert Quantiles.of(told[1], told[2]).by_key() == pytest.approx(Quantiles.of(latency, weight).by_key())
 
 
 @settings(max_examples=120)

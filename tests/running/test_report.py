@@ -18,6 +18,7 @@ from penstock.running.drift import YOUNG
 from penstock.running.job import Job, finish
 from penstock.running.record import Record
 from penstock.spark.run import Batch, Outcome
+from penstock.spark.run.history import History
 from penstock.workload import Rates
 
 EPOCH = 1_000.0
@@ -105,6 +106,18 @@ def test_a_run_without_a_batch_has_a_report() -> None:
     assert {name: row["busy"] for name, row in found["hosts"].items()} == {"h1": 0.0, "h2": 0.0}
     assert found["latency"] == {"mean": None, "p50": None, "p99": None, "max": None, "count": 0}
     assert found["balanced"]
+
+
+def test_a_host_of_a_run_that_went_on_is_busy_for_its_share_of_the_time_that_is_known() -> None:
+    """Where older batches are in the history, no time before the newer ones and none between runs makes a host idle."""
+    nothing = {name: np.zeros(0) for name in NETWORK.sinks}
+    spans = [(1096.0, 1.0), (1098.0, 2.0), (2000.0, 1.0), (2003.0, 1.0)]
+    batches = [Batch("o1.1", 5 + n, start, took, 0, {}, host="h1") for n, (start, took) in enumerate(spans)]
+    outcome = Outcome(
+        EPOCH, batches, nothing, nothing, {}, 10.0, history=History(upto={"o1.1": 5}), begun=[EPOCH, 2000.0]
+    )
+    hosts = finish(Job(NETWORK, CLUSTER, PLACEMENT, "none"), outcome).report["hosts"]
+    assert {name: row["busy"] for name, row in hosts.items()} == {"h1": pytest.approx(5 / 8), "h2": 0.0}
 
 
 def test_report_says_how_fast_cores_were() -> None:

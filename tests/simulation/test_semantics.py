@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import InputError
+from penstock.latency.estimate import Quantiles
 from penstock.latency.fragments import fragments
-from penstock.latency.microbatch import weighted_quantile
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.shedding import Exact, Question, build_program, build_table
@@ -473,7 +473,7 @@ def test_micro_batches_agree_with_the_model(progressive):
         options = Options(microbatch=batch, drain=True)
         found = run(network, rates, options, hosts=hosts, placement=placement).latency
         apart.append(found["max"] / float(latency.max()) - 1)
-        apart.append(found["p99"] / weighted_quantile(latency, weight, 0.99) - 1)
+        apart.append(found["p99"] / Quantiles.of(latency, weight).p99 - 1)
     worst = np.sort(np.abs(apart))
     assert worst[-1] <= 0.05
     assert worst[int(0.9 * len(worst))] <= 0.01

@@ -62,8 +62,14 @@ class Quantiles:
         values, weights = zip((np.zeros(0), np.zeros(0)), *parts, strict=True)
         return cls.of(np.concatenate(values), np.concatenate(weights))
 
+    def figures(self) -> dict[str, float | None]:
+        """Return what reports of runs hold, mean, p50, p99, max and count; None where nothing came."""
+        if not self.weight:
+            return {"mean": None, "p50": None, "p99": None, "max": None, "count": 0}
+        return {"mean": self.mean, "p50": self.p50, "p99": self.p99, "max": self.worst, "count": round(self.weight)}
+
     def by_key(self) -> dict[str, float]:
-        """Return what reports hold."""
+        """Return what estimates hold."""
         return {key: getattr(self, key) for key in KEYS}
 
 
@@ -163,6 +169,10 @@ class ErrorBar:
     def relative(self) -> float:
         """Relative error of the worst latency."""
         return self.cost_error * self.amplification
+
+    def document(self) -> Document:
+        """Return what the report of a run holds of it."""
+        return {"host": self.host, "load": self.load, "cost_error": self.cost_error, "latency_error": self.relative}
 
 
 @attrs.frozen

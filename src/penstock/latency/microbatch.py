@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from penstock.arrays import Array
 from penstock.latency.batching import Recursion
 from penstock.latency.carried import Carried
+from penstock.latency.estimate import Quantiles
 from penstock.latency.fragments import Fragment
 from penstock.latency.shape import Batches, Pace
 
@@ -61,6 +62,10 @@ class MicrobatchResult:
         stimulus, latency, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
         return stimulus, latency, weight
 
+    def quantiles(self) -> Quantiles:
+        """Summarise the latency over all sinks."""
+        return Quantiles.of(*self.whole()[1:])
+
     def worst(self, period: float, periods: int) -> Array:
         """Return the worst latency (s) of what enters in each period (s), array (periods,)."""
         stimulus, latency, weight = self.whole()
@@ -68,16 +73,6 @@ class MicrobatchResult:
         place = np.clip((stimulus[there] / period + 1e-9).astype(np.int64), 0, periods - 1)
         np.maximum.at(series, place, latency[there])
         return series
-
-
-def weighted_quantile(values: Array, weights: Array, share: float) -> float:
-    """Return the smallest value below or at which a share of the weight lies; 0 without weight."""
-    if values.size == 0 or weights.sum() <= 0:
-        return 0.0
-    order = np.argsort(values, kind="stable")
-    total = np.cumsum(weights[order])
-    place = int(np.searchsorted(total, share * total[-1] * (1 - 1e-12)))
-    return float(values[order][min(place, values.size - 1)])
 
 
 def predicted(made: Carried, fragments: Sequence[Fragment], pace: Pace, factors: Sequence[float]) -> MicrobatchResult:

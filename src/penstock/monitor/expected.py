@@ -103,8 +103,7 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS, *, ba
     # The model of batches drops by itself.
     placed = hosts.placed(load_model(network, setting.rates), setting.placement, setting.keep)
     result = placed.run()
-    _, latency, weight = result.whole()
-    total = Quantiles.of(latency, weight)
+    total = result.quantiles()
     sinks = {name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()}
     series = result.worst(kept.period, kept.rates.periods)
     found = placed.spread(rng, scheduled=network.scheduled, count=draws) if draws else None

@@ -20,7 +20,6 @@ from penstock.running.calibrating import calibrate_in_place, said
 from penstock.running.job import Job, execute, finish
 from penstock.running.prediction import Prediction, predict
 from penstock.running.record import Record
-from penstock.running.summary import summary
 from penstock.running.two_sites import bursts, network, peak_of
 from penstock.running.workplace import workplace
 from penstock.workload import Rates
@@ -149,8 +148,7 @@ def calibrated_alone(engine: Engine, network: Network, tell: Callable[[str, floa
 
 def foretold(prediction: Prediction) -> str:
     """Say what was predicted before the run."""
-    _, latency, weight = prediction.result.whole()
-    guess = summary(latency, weight)
+    guess = prediction.result.quantiles().figures()
     figures = ", ".join(f"{word} {guess[key]:.2f} s" for word, key in (("worst", "max"), ("p99",) * 2, ("p50",) * 2))
     return f"predicted before the run: {figures}"
 
@@ -184,13 +182,12 @@ def compare_plans(setting: Setting, plans: dict[str, Placement], rates: Rates) -
     for name, placed in plans.items():
         prediction = predict(attrs.evolve(setting, placement=placed), rates)
         load = prediction.model.host_load(placed, setting.cluster)
-        _, latency, weight = prediction.result.whole()
         rows[name] = {
             "placement": dict(placed),
             "load": {
                 host: {"mean": float(row.mean()), "std": float(row.std()), "max": float(row.max())}
                 for host, row in zip(setting.cluster.hosts, load, strict=True)
             },
-            "predicted": summary(latency, weight),
+            "predicted": prediction.result.quantiles().figures(),
         }
     return rows

@@ -96,9 +96,8 @@ def interval(
     placed: PlacedBatches, result: MicrobatchResult, rng: np.random.Generator, scheduled: bool = True
 ) -> Spread:
     """Return the interval of a prediction; where no error is known, nothing but the prediction."""
-    _, latency, weight = result.whole()
     told = (
-        Quantiles.of(latency, weight),
+        result.quantiles(),
         {name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()},
         result.worst(placed.model.period, placed.model.rates.periods),
     )

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from penstock.cluster import Cluster
 from penstock.files import Document
+from penstock.latency.estimate import Quantiles
 from penstock.load import Statistics
 from penstock.network import Network
 from penstock.running.prediction import Prediction
 from penstock.running.series import series
 from penstock.running.speeds import speed_of
-from penstock.running.summary import error_bar, summary
 
 if TYPE_CHECKING:
     from penstock.shedding.live import Shedder
-    from penstock.spark.run import Batch, Outcome
+    from penstock.spark.run import Outcome
 
 WAITED = (
     "{:.0%} of the rows at sinks had come to their folders or topics before the run began; their latency counts from "
@@ -65,40 +65,23 @@ def compare(
     shedder
         The plan table that the run followed, if it did.
     """
-    # Queries are named by their first operators.
-    host_of = dict(placement)
-    batches: dict[str, list[Batch]] = {name: [] for name in cluster.hosts}
-    for batch in outcome.batches:
-        # A query that was attached to the run later is on no host of this placement.
-        if batch.query in host_of:
-            # Another copy of it may have gone on elsewhere.
-            batches[batch.host if batch.host in batches else host_of[batch.query]].append(batch)
+    from penstock.spark.run.summary import summary
+
     document: Document = {
         "network": describe(prediction.model.network, prediction.statistics) if prediction else describe(network),
-        "placement": dict(sorted(placement.items())),
-        "latency": summary(*outcome.latencies()),
-        "sinks": {name: {"latency": summary(*outcome.latencies(name))} for name in network.sinks},
+        **summary(outcome, network, placement, cluster.hosts),
         "predicted": None,
         "model": None,
         "forecast": [],
         "drift": None,
         "drifts": [],
-        "streams": outcome.streams(network),
-        "hosts": {
-            name: {"busy": outcome.busy(mine, outcome.epoch), **speed_of(outcome, name, host_of, prediction)}
-            for name, mine in batches.items()
-        },
-        "balanced": outcome.balanced(network),
-        "seconds": outcome.seconds,
         **({"runs": len(outcome.runs)} if len(outcome.runs) > 1 else {}),
         **({"down": sorted(outcome.down)} if outcome.down else {}),
         **({"waited": waited} if (waited := outcome.waited) > FEW else {}),
         **({"missing": dict(outcome.missing)} if outcome.missing else {}),
-        **({"gone": dict(outcome.gone)} if outcome.gone else {}),
-        **({"skipped": dict(outcome.skipped)} if outcome.skipped else {}),
-        **({"unfound": dict(outcome.unfound)} if outcome.unfound else {}),
-        **({"unremoved": dict(outcome.unremoved)} if outcome.unremoved else {}),
     }
+    for name, row in document["hosts"].items():
+        row |= speed_of(outcome, name, placement, prediction)
     for name, rows in outcome.repeated.items():
         if rows:
             document["sinks"][name]["repeated"] = rows
@@ -108,8 +91,8 @@ def compare(
         document["plan"] = {**described(shedder.taken), "refused": sorted(outcome.refused)}
     if prediction is not None:
         _add_prediction(document, prediction)
-        document["error_bar"] = error_bar(prediction)
-        document["series"] = series(cluster, placement, outcome, prediction, host_of)
+        document["error_bar"] = prediction.error.document()
+        document["series"] = series(cluster, placement, outcome, prediction)
     if "waited" in document:
         document["notes"] = [*document.get("notes", ()), WAITED.format(waited)]
     return document
@@ -142,13 +125,12 @@ def _hint(path: str) -> str:
 
 def _add_prediction(document: Document, prediction: Prediction) -> None:
     """Add what was predicted, in all and at each sink, and how far off it may be."""
-    _, latency, weight = prediction.result.whole()
     document["model"] = "microbatch"
-    document["predicted"] = summary(latency, weight)
+    document["predicted"] = prediction.result.quantiles().figures()
     if prediction.notes:
         document["notes"] = list(prediction.notes)
-    for name, (_, lat, wgt) in prediction.result.sinks.items():
-        document["sinks"][name]["predicted"] = summary(lat, wgt)
+    for name, (_, latency, weight) in prediction.result.sinks.items():
+        document["sinks"][name]["predicted"] = Quantiles.of(latency, weight).figures()
     if prediction.spread is not None:
         document |= prediction.spread.document()
         for name, pairs in prediction.spread.sinks.items():

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from penstock.spark.run import Outcome
 
 
-def series(
-    cluster: Cluster, placement: Mapping[str, str], outcome: Outcome, prediction: Prediction, host_of: Mapping[str, str]
-) -> Document:
+def series(cluster: Cluster, placement: Mapping[str, str], outcome: Outcome, prediction: Prediction) -> Document:
     """Return rate, load, busy share and worst latency per second, predicted and measured."""
     model = prediction.model
     length = int(np.ceil(model.rates.duration + 5))
@@ -34,10 +32,10 @@ def series(
     for (name, host), load in zip(cluster.hosts.items(), model.host_load(placement, cluster), strict=True):
         if name in placement.values():
             known = prediction.statistics.hosts.get(name, HostStatistics())
-            rows = [(b.start, b.start + b.duration) for b in prediction.result.batches if host_of[b.query] == name]
-            real = [b.span for b in outcome.batches if host_of[b.query] == name]
+            rows = [(b.start, b.start + b.duration) for b in prediction.result.batches if placement[b.query] == name]
+            real = [b.span for b in outcome.batches if placement.get(b.query) == name]
             hosts[name] = {
-                "speed": speeds_of(outcome, name, host_of, edges),
+                "speed": speeds_of(outcome, name, placement, edges),
                 "predicted": np.where(active, load[periods] * known.factor / host.capacity, 0.0),
                 "busy": _busy(rows, edges),
                 "measured": _measured(real, outcome.epoch, edges),

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def speed_of(
-    outcome: Outcome, host: str, host_of: Mapping[str, str], prediction: Prediction | None
+    outcome: Outcome, host: str, placement: Mapping[str, str], prediction: Prediction | None
 ) -> dict[str, float]:
     """Return how fast a host's core was in a run: ``speed`` (steps of a fixed loop a second), and what that is of
     what it was while calibrated (``core``), as far as these are known.
     """
-    looks = [b for b in outcome.batches if b.rows and b.speed and host_of.get(b.query) == host]
+    looks = [b for b in outcome.batches if b.rows and b.speed and placement.get(b.query) == host]
     known = None if prediction is None else prediction.statistics.hosts.get(host, HostStatistics()).speed
     if not looks:
         return {}
@@ -31,11 +31,11 @@ def speed_of(
     return {"speed": speed} if known is None else {"speed": speed, "core": speed / known}
 
 
-def speeds_of(outcome: Outcome, host: str, host_of: Mapping[str, str], edges: Array) -> list[float | None]:
+def speeds_of(outcome: Outcome, host: str, placement: Mapping[str, str], edges: Array) -> list[float | None]:
     """Return how fast a host's core was in each period (steps/s); None where no batch began or ended in it."""
     total, count = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
     for batch in outcome.batches:
-        for at, steps in batch.speed if host_of.get(batch.query) == host else ():
+        for at, steps in batch.speed if placement.get(batch.query) == host else ():
             place = int(np.floor(at - outcome.epoch))
             if 0 <= place < total.size:
                 total[place] += steps

@@ -157,21 +157,28 @@ class Outcome:
             found.append((start, max(start + SHORTEST, min(last, following))))
         return found
 
-    def busy(self, batches: Iterable[Batch], begin: float) -> float | None:
-        """Return the share of the time that it ran, from a moment on, in which a host worked; None: not known.
+    @property
+    def since(self) -> float:
+        """From when on all batches are among those here (s since 1970): when others were the history does not say."""
+        first: dict[str, float] = {}
+        for batch in self.batches:
+            first[batch.query] = min(batch.start, first.get(batch.query, math.inf))
+        known = [start for query, start in first.items() if self.history.upto.get(query, 0)]
+        return min(max([self.epoch, *known]), self.stop - SHORTEST)
+
+    def busy(self, batches: Iterable[Batch]) -> float | None:
+        """Return the share of the time that it ran in which a host worked, as far as known; None: not known.
 
         Parameters
         ----------
         batches
             Of the host; several at once count as if they were one.
-        begin
-            The moment (s since 1970).
         """
         spans = [batch.span for batch in batches]
         known = [span for span in spans if span is not None]
         if len(known) < len(spans):
             return None
-        ran = covered(self.runs, begin, self.stop)
+        ran = covered(self.runs, self.since, self.stop)
         return sum(b - a for run in ran for a, b in covered(known, *run)) / sum(b - a for a, b in ran)
 
     def latencies(self, sink: str | None = None) -> tuple[Array, Array]:
