@@ -16,13 +16,13 @@ from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, read_cluster, read_placement
 from penstock.errors import InputError, locating
 from penstock.files import Document, suggest
-from penstock.latency.batches import BatchHosts, in_time
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import default_model, model_of
 from penstock.load import LoadModel, Statistics, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.placement import Answer, Problem, copies_of, terms_of
 from penstock.placement import place as decide
+from penstock.running.as_modelled import in_batches
 from penstock.running.prediction import begun
 from penstock.shedding import PLANNERS, LookUp, Question, build_program, build_table, optimum
 from penstock.shedding.answer import WITHOUT_TABLE, look_up_document
@@ -183,11 +183,8 @@ def simulate(
     network, known = _completed(network, more.get("statistics"))
     cluster = _cluster(hosts, network)
     placed = _placement(placement, network, cluster)
-    if options.microbatch is not None and options.microbatch.overhead is None:
-        fixed = BatchHosts.of(known, cluster).fixed(placed)
-        options = attrs.evolve(options, microbatch=attrs.evolve(options.microbatch, overhead=fixed))
-    in_place, _ = in_time(cluster, known)
-    return run(network, in_place, placed, _rates(network, rates), options)
+    batches, in_place = in_batches(options.microbatch, cluster, placed, known)
+    return run(network, in_place, placed, _rates(network, rates), attrs.evolve(options, microbatch=batches))
 
 
 class Promise(TypedDict, total=False):

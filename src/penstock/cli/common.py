@@ -9,12 +9,15 @@ import textwrap
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from penstock.cli.progress import progress as progress
 from penstock.errors import Enough, Infeasible, PenstockError, printable
 from penstock.files import Document, to_json
 from penstock.units import digits
+
+if TYPE_CHECKING:
+    from penstock.cluster import Cluster
 
 MEASURING = ("calibrate", "control", "run")
 """Commands that find out what a network leaves open, and so assume nothing."""
@@ -85,6 +88,15 @@ def ending_in_order() -> Iterator[list[int]]:
 def note(text: str) -> None:
     """Keep a line for people until there is an answer: a refusal stays one message."""
     _notes[text] = None
+
+
+def note_rows(cluster: Cluster) -> None:
+    """Keep the note of a simulation without micro-batches, where those of the cluster are known."""
+    if cluster.spark.given and cluster.spark.mode == "micro-batch":
+        note(
+            "note: rows are served one by one; the micro-batches of this cluster, with their trigger and the overheads "
+            f"of the statistics, count with --trigger {cluster.spark.trigger:g}"
+        )
 
 
 def say_notes() -> None:

@@ -90,21 +90,19 @@ class Wanted:
 def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     """Give the simulator, its hosts as fast as statistics say that they are."""
     from penstock.files import write_json
-    from penstock.latency.batches import BatchHosts, in_time
+    from penstock.running.as_modelled import in_batches
     from penstock.simulation import MicroBatch, Options, Recording, SimulationEngine, held_back
     from penstock.telemetry.runs import ABOUT
 
     assert wanted.rates is not None  # noqa: S101 - checked before
-    if wanted.trigger is None and wanted.cluster.spark.given and wanted.cluster.spark.mode == "micro-batch":
-        step = wanted.cluster.spark.trigger
-        common.note(f"note: rows are served one by one; the cluster's micro-batches count with --trigger {step:g}")
-    fixed: float | dict[str, float] | None = wanted.overhead
-    if fixed is None:
-        fixed = BatchHosts.of(wanted.statistics, wanted.cluster).fixed(wanted.placement)
-    batches = None if wanted.trigger is None else MicroBatch(trigger=wanted.trigger, overhead=fixed)
+    asked = None
+    if wanted.trigger is not None:
+        asked = MicroBatch(trigger=wanted.trigger, overhead=wanted.overhead)
+    else:
+        common.note_rows(wanted.cluster)
+    batches, cluster = in_batches(asked, wanted.cluster, wanted.placement, wanted.statistics)
     options = Options(duration=wanted.seconds, move_time=wanted.move_time, microbatch=batches, seed=wanted.seed)
     record = Recording(progress=None if wanted.pace is None else held_back(wanted.pace, wanted.since))
-    cluster, _ = in_time(wanted.cluster, wanted.statistics)
     running = SimulationEngine(wanted.network, cluster, wanted.placement, wanted.rates, options, record=record)
     write_json(Path(wanted.directory) / "control" / ABOUT, wanted.setting.document())
     yield running

@@ -220,7 +220,7 @@ def command(
     arrivals = _arrivals(inputs, graph)
     shed = _shed(events, work, known, network=graph, cluster=cluster, placement=placed)
     pace = _fixed(BatchHosts.of(known, cluster), work.overhead)
-    batches, cluster = _batched(work, pace, graph, cluster, placed)
+    batches, cluster = _batched(work, known, graph, cluster, placed)
     settings = Options(
         policy=work.policy,
         subinterval=work.subinterval,
@@ -390,27 +390,22 @@ def _fixed(hosts: BatchHosts, overhead: float | None) -> BatchHosts:
 
 
 def _batched(
-    work: HostOptions, hosts: BatchHosts, network: Network, cluster: Cluster, placement: Placement
+    work: HostOptions, known: Statistics, network: Network, cluster: Cluster, placement: Placement
 ) -> tuple[MicroBatch | None, Cluster]:
     """Return the micro-batches asked for, and the cluster with hosts as fast as statistics say that they are."""
-    from penstock.latency.batches import in_time
-    from penstock.running.as_modelled import unlike
+    from penstock.running.as_modelled import in_batches, unlike
     from penstock.simulation import MicroBatch
 
-    in_place, _ = in_time(cluster, hosts.statistics)
-    if work.trigger is None:
-        if work.overhead is not None or work.progressive:
-            raise InputError("expected --trigger with --overhead and --progressive", at="--trigger")
-        if cluster.spark.given and cluster.spark.mode == "micro-batch":
-            common.note(
-                f"note: rows are served one by one; the micro-batches of this cluster, with their trigger and the "
-                f"overheads of the statistics, count with --trigger {cluster.spark.trigger:g}"
-            )
-        return None, in_place
-    for note in unlike(network, cluster, placement):
-        common.note(f"note: {note}")
-    fixed = hosts.fixed(placement) if work.overhead is None else work.overhead
-    return MicroBatch(trigger=work.trigger, overhead=fixed, progressive=work.progressive), in_place
+    asked = None
+    if work.trigger is not None:
+        asked = MicroBatch(trigger=work.trigger, overhead=work.overhead, progressive=work.progressive)
+        for note in unlike(network, cluster, placement):
+            common.note(f"note: {note}")
+    elif work.overhead is not None or work.progressive:
+        raise InputError("expected --trigger with --overhead and --progressive", at="--trigger")
+    else:
+        common.note_rows(cluster)
+    return in_batches(asked, cluster, placement, known)
 
 
 def _print(document: Document) -> None:

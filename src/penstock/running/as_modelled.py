@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import attrs
+
 from penstock.cluster import Cluster
 from penstock.latency.batches import BatchHosts, in_time
 from penstock.latency.fragments import fragments
@@ -14,7 +16,17 @@ from penstock.network import Network
 from penstock.workload import Rates
 
 if TYPE_CHECKING:
-    from penstock.simulation import SimulationResult
+    from penstock.load import Statistics
+    from penstock.simulation import MicroBatch, SimulationResult
+
+
+def in_batches(
+    batches: MicroBatch | None, cluster: Cluster, placement: Mapping[str, str], statistics: Statistics | None
+) -> tuple[MicroBatch | None, Cluster]:
+    """Return micro-batches with the statistics' fixed times where they have none, and hosts as fast as these say."""
+    if batches is not None and batches.overhead is None:
+        batches = attrs.evolve(batches, overhead=BatchHosts.of(statistics, cluster).fixed(placement))
+    return batches, in_time(cluster, statistics)[0]
 
 
 def simulated(setting: Setting, rates: Rates, model: str = "microbatch", seed: int = 0) -> SimulationResult:
@@ -31,13 +43,11 @@ def simulated(setting: Setting, rates: Rates, model: str = "microbatch", seed: i
     """
     from penstock.simulation import MicroBatch, Options, simulate
 
-    cluster, placement, batches = setting.cluster, setting.placement, None
-    if model == "microbatch":
-        hosts = BatchHosts.of(setting.statistics, cluster)
-        batches = MicroBatch(trigger=hosts.trigger, overhead=hosts.fixed(placement), progressive=hosts.progressive)
+    trigger = BatchHosts.of(setting.statistics, setting.cluster).trigger
+    batches = MicroBatch(trigger=trigger) if model == "microbatch" else None
+    batches, cluster = in_batches(batches, setting.cluster, setting.placement, setting.statistics)
     options = Options(policy="stimulus", drain=True, microbatch=batches, seed=seed)
-    cluster, _ = in_time(cluster, setting.statistics)
-    return simulate(setting.network, cluster, placement, rates, options)
+    return simulate(setting.network, cluster, setting.placement, rates, options)
 
 
 def unlike(network: Network, cluster: Cluster, placement: Mapping[str, str], model: str = "microbatch") -> list[str]:
