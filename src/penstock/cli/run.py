@@ -194,10 +194,11 @@ def _check_learned(end: EndOptions, network: Network, known: Statistics) -> None
 
 
 def _check_placed(graph: Network, cluster: Cluster, placed: Placement, drop: DropOptions, end: EndOptions) -> None:
+    from penstock.cluster import with_copies
     from penstock.spark.compile import check_placement
 
     check_placement(graph, placed, cluster.spark)
-    if any("#" in name for name in placed):
+    if with_copies(placed):
         if drop.plan is not None:
             raise InputError(
                 "copies do not follow a plan table", at="--plan", hint="penstock control sheds with copies"

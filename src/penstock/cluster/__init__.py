@@ -3,7 +3,7 @@
 from penstock.cluster.alike import alike
 from penstock.cluster.file import read_cluster
 from penstock.cluster.model import Cluster, Host, Link, SparkSettings
-from penstock.cluster.placement import Placement, base_name, copies_of, hosts_by_operator
+from penstock.cluster.placement import Placement, base_name, copies_of, hosts_by_operator, with_copies
 from penstock.cluster.placement_file import parse_placement, read_placement
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "parse_placement",
     "read_cluster",
     "read_placement",
+    "with_copies",
 ]

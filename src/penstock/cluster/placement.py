@@ -18,6 +18,11 @@ def base_name(operator: str) -> str:
     return operator.partition("#")[0]
 
 
+def with_copies(placed: Iterable[str]) -> frozenset[str]:
+    """Return the operators that have replicas, as the names of these tell: ``views`` where there is ``views#2``."""
+    return frozenset(base_name(name) for name in placed if "#" in name)
+
+
 def copies_of(placed: Iterable[str]) -> dict[str, list[str]]:
     """Return by operator its copies in the order of their numbers."""
     found: dict[str, list[str]] = {}

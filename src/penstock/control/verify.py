@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 import numpy as np
 
-from penstock.cluster import Cluster, base_name
+from penstock.cluster import Cluster, base_name, with_copies
 from penstock.control.flow import Floats, Ints
 from penstock.control.situation import Situation
 from penstock.network import Network
@@ -81,7 +81,7 @@ def unfit(network: Network, cluster: Cluster, placement: Mapping[str, str]) -> l
 
 def _together(now: Situation, placement: Mapping[str, str]) -> list[str]:
     """Return a sentence for each two copies of an operator that would be on one host and are not now."""
-    copies = {base_name(name) for name in now.seen.operators if "#" in name}
+    copies = with_copies(now.seen.operators)
     if not copies:
         return []
     after = {**now.seen.placement, **placement}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from penstock.cluster import Cluster
+from penstock.cluster import Cluster, with_copies
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.latency.batches import in_time, microbatch_estimate
@@ -89,7 +89,7 @@ def default_model(cluster: Cluster, network: Network, placement: Iterable[str] =
     InputError
         If some run in real-time mode and some in micro-batches: no model follows both.
     """
-    replicas = any("#" in name for name in placement)
+    replicas = with_copies(placement)
     if not cluster.spark.given or replicas:
         return "mace"
     slow = batched(network, cluster.spark)
@@ -105,7 +105,7 @@ def default_model(cluster: Cluster, network: Network, placement: Iterable[str] =
 
 def batches_unsaid(cluster: Cluster, placement: Iterable[str], statistics: Statistics) -> bool:
     """Whether only statistics tell that a cluster is Spark, so that `default_model` gave one that knows no batches."""
-    if cluster.spark.given or any("#" in name for name in placement):
+    if cluster.spark.given or with_copies(placement):
         return False
     return any(host.overhead for host in statistics.hosts.values())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.cluster import Cluster
+from penstock.cluster import Cluster, with_copies
 from penstock.errors import InputError
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import model_of, row_of
@@ -28,7 +28,7 @@ def second_opinion(
     a slice for pipelined.
     """
     other = row_of(found.model).second
-    replicas = any("#" in name for name in placement)
+    replicas = with_copies(placement)
     # Backlog on one host alone is the same for both.
     behind = sum(bool(series.any()) for series in found.excess.values())
     costly = other == "pipelined" and model.load.size * slices(model.period) > SLICES

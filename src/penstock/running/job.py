@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.cluster import Cluster, Placement
+from penstock.cluster import Cluster, Placement, with_copies
 from penstock.files import Document, to_json
 from penstock.latency.intervals import undrawn, with_interval
 from penstock.latency.models import default_model, model_of
@@ -105,7 +105,7 @@ class Job:
     @property
     def copied(self) -> bool:
         """Whether operators have copies."""
-        return any("#" in name for name in self.placement)
+        return bool(with_copies(self.placement))
 
     @property
     def setting(self) -> Setting:

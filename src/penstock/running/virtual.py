@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 
 from penstock.arrays import Records
-from penstock.cluster import Cluster
+from penstock.cluster import Cluster, with_copies
 from penstock.files import Document, atomic
 from penstock.latency.batches import BatchHosts
 from penstock.load import load_model
@@ -92,7 +92,7 @@ def report(job: Job, results: Sequence[SimulationResult], seeds: range, hosts: B
 def _expected(hosts: BatchHosts, job: Job, seed: int) -> Document:
     """Return what the model of batches says the latency may be where the statistics are off by their errors."""
     priced = all(operator.cost is not None for operator in job.network.operators.values())
-    replicas = any("#" in name for name in job.placement)
+    replicas = with_copies(job.placement)
     if not isinstance(job.arrivals, Rates) or job.options.shed is not None or replicas or not priced:
         return {}
     model = load_model(job.network, begun(job.arrivals, job.network))

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.cluster import Cluster, base_name
+from penstock.cluster import Cluster, base_name, with_copies
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.network import Network
@@ -219,7 +219,7 @@ class SimulationEngine:
     def _tables(self, change: Change, _plan: Plan) -> None:
         for host in change.to:
             self._host(host)
-        if any("#" in name for name in self._sim.run.units):
+        if with_copies(self._sim.run.units):
             raise InputError("hosts with copies of operators do not decide alone")
         self._alone = Alone(change.to, self._sim)
         if not change.to:

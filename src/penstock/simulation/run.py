@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Records
-from penstock.cluster import Cluster
+from penstock.cluster import Cluster, with_copies
 from penstock.errors import InputError
 from penstock.network import Network
 from penstock.shedding.live import Shedder
@@ -67,7 +67,7 @@ def simulate(
     run = Simulation(network, cluster, placement, arrivals, options, record=record)
     looks, steer, shedder = 0, run.options.steer, run.shedder
     if steer is not None:
-        if any("#" in name for name in placement):
+        if with_copies(placement):
             raise InputError("operators with copies cannot be moved by a policy", at="--rebalance")
         decide = steer.begin(network, cluster, run.options.seed)
         while run.go((looks := looks + 1) * steer.tick):

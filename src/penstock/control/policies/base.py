@@ -9,7 +9,7 @@ from typing import Protocol
 import attrs
 import numpy as np
 
-from penstock.cluster import base_name
+from penstock.cluster import base_name, with_copies
 from penstock.control.flow import Floats, Ints
 from penstock.control.situation import Situation
 from penstock.control.verify import Links
@@ -160,7 +160,7 @@ class Copies:
     @classmethod
     def of(cls, now: Situation, where: Ints) -> Copies:
         """Return the copies of this moment, on the hosts that an array (operators and replicas,) says."""
-        copied = {base_name(name) for name in now.seen.operators if "#" in name}
+        copied = with_copies(now.seen.operators)
         bases: dict[int, tuple[str, ...]] = {}
         there: Counter[tuple[str, int]] = Counter()
         if not copied:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.cluster import Placement
+from penstock.cluster import Placement, with_copies
 from penstock.control.situation import Situation
 from penstock.errors import Infeasible
 from penstock.shedding.program import build_program
@@ -22,7 +22,7 @@ def dropping(now: Situation) -> frozenset[str]:
 
 def replicated(now: Situation) -> bool:
     """Return whether anything that runs has copies."""
-    return any("#" in name for name in now.seen.operators)
+    return bool(with_copies(now.seen.operators))
 
 
 def relieved(now: Situation) -> ReplicaPlan | None:
