@@ -19,11 +19,11 @@ from penstock.files import Document, suggest
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import default_model, model_of
 from penstock.load import LoadModel, Statistics, load_model, read_statistics
+from penstock.load.setting import begun
 from penstock.network import Network, read_network
 from penstock.placement import Answer, Problem, copies_of, terms_of
 from penstock.placement import place as decide
 from penstock.running.as_modelled import in_batches
-from penstock.running.prediction import begun
 from penstock.shedding import PLANNERS, LookUp, Question, build_program, build_table, optimum
 from penstock.shedding.answer import WITHOUT_TABLE, look_up_document
 from penstock.shedding.room import rooms, shares, told

@@ -13,6 +13,7 @@ from penstock.cli.decisions import show
 from penstock.cli.engines import ENGINES, Wanted, begun, rehearsed
 from penstock.errors import InputError, locating
 from penstock.files import Document
+from penstock.home import run_folder
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
@@ -156,7 +157,7 @@ def command(
 
     _check(inputs, goal, run)
     graph, known, cluster = deployed = reading.get_deployment(network)
-    directory = folder.directory or cluster.spark.directory or f".penstock/{graph.name}"
+    directory = run_folder(folder.directory or cluster.spark.directory, graph.name)
     # A run that was cut off waits for its hosts: what comes next is imported meanwhile.
     with begun(run.engine, cluster, goal.spare, directory) as left:
         from penstock.control import request

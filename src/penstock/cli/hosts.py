@@ -9,6 +9,7 @@ import typer
 from penstock.cli import common, options
 from penstock.errors import InputError, locating
 from penstock.files import Document
+from penstock.home import HOME
 
 if TYPE_CHECKING:
     from penstock.spark.hosts.kept import Kept
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 FileOption = Annotated[
     str, typer.Option("--file", metavar="FILE", help="File that names the running hosts; only you can read it.")
 ]
-FILE = ".penstock/hosts.json"
+FILE = f"{HOME}/hosts.json"
 NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", help="Hosts to stop; default: all.")]
 
 app = typer.Typer(

@@ -18,9 +18,9 @@ from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_p
 from penstock.errors import InputError, locating
 from penstock.files import Document, Text, file_of, suggest
 from penstock.load import LoadModel, Statistics, load_model, read_statistics
+from penstock.load.setting import begun
 from penstock.network import Network, read_network
 from penstock.network.doubts import assumed_selectivities
-from penstock.running.prediction import begun
 from penstock.units import pairs
 from penstock.workload import Rates, read_rates
 
@@ -208,7 +208,7 @@ HALF = 0.5
 
 def _even_load(network: Network, cluster: Cluster, algorithm: str) -> LoadModel:
     """Return the load where all sources bring equally much, and half of the cluster is busy; it is noted."""
-    if algorithm in UNWEIGHED and any(operator.cost is None for operator in network.operators.values()):
+    if algorithm in UNWEIGHED and network.unpriced:
         alike = [attrs.evolve(each, cost=(1.0,) * len(each.inputs)) for each in network.operators.values()]
         network = network.having(alike)
     if algorithm != "random":

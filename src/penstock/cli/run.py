@@ -9,6 +9,7 @@ import typer
 from penstock.cli import common, options
 from penstock.errors import EngineError, InputError
 from penstock.files import Document, write_json
+from penstock.home import run_folder
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
@@ -112,7 +113,6 @@ def command(
     from penstock.cli import reading
     from penstock.running.drift import YOUNG
     from penstock.running.job import Job, execute, finish
-    from penstock.running.prediction import where
     from penstock.running.record import Record
     from penstock.workload.rates import joined
 
@@ -130,7 +130,7 @@ def command(
     check_network(graph, cluster.spark)
     if expected is None and graph.scheduled:
         expected = joined({name: scheduled_rates(s) for name, s in graph.sources.items()})
-    folder = where(end.directory or cluster.spark.directory, graph)
+    folder = run_folder(end.directory or cluster.spark.directory, graph.name)
     there = left.claimed(folder)
     if there is not None and inputs.placement is None and inputs.algorithm is None:
         placed = left.placement_of(there).check(graph.operators, cluster.hosts, graph.pins)
@@ -187,9 +187,7 @@ def _check(drop: DropOptions, end: EndOptions) -> None:
 
 
 def _check_learned(end: EndOptions, network: Network, known: Statistics) -> None:
-    from penstock.running.prediction import priced
-
-    if end.learn is not None and not priced(network, known):
+    if end.learn is not None and known.complete(network).unpriced:
         raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
 
 

@@ -30,9 +30,8 @@ import attrs
 
 from penstock.errors import EngineError, InputError
 from penstock.files import Document, read_kept, to_json
+from penstock.home import HOME
 from penstock.telemetry.runs import ABOUT
-
-DEFAULT = ".penstock"
 
 HISTORY, JOURNAL = "history.jsonl", "journal.jsonl"
 """Files of lines that are only added to; the state file says how many of them count."""
@@ -322,10 +321,10 @@ def folder_of(directory: str | None) -> Folder:
     if directory is not None:
         found = [Folder(directory)]
     else:
-        found = [Folder(path.parent) for path in sorted(Path(DEFAULT).glob("*/control"))]
+        found = [Folder(path.parent) for path in sorted(Path(HOME).glob("*/control"))]
     known = [folder for folder in found if folder.known]
     if not known:
-        where, hint = directory or DEFAULT, "start one: penstock control NETWORK …"
+        where, hint = directory or HOME, "start one: penstock control NETWORK …"
         if directory is not None and (Path(directory) / ABOUT).is_file():
             hint = f"this is the folder of a penstock run: penstock dashboard {directory}"
         raise InputError("no controller has run here", file=where, hint=hint)
@@ -333,4 +332,4 @@ def folder_of(directory: str | None) -> Folder:
     if len(alive) == 1:
         return alive[0]
     named = ", ".join(str(folder.directory) for folder in alive)
-    raise InputError(f"{len(alive)} controllers have folders here", file=DEFAULT, hint=f"name one: {named}")
+    raise InputError(f"{len(alive)} controllers have folders here", file=HOME, hint=f"name one: {named}")

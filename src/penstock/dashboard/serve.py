@@ -17,7 +17,8 @@ import uvicorn
 from penstock.dashboard.server import LOOPBACK, make_app
 from penstock.dashboard.watcher import Watcher
 from penstock.errors import InputError
-from penstock.monitor import HOME, View, open_view, recent_runs
+from penstock.home import HOME
+from penstock.monitor import View, open_view, recent_runs
 
 TOKEN = "PENSTOCK_TOKEN"  # noqa: S105
 """Environment variable with the token; without it a new one is made and printed."""

@@ -125,6 +125,11 @@ def read_setting(folder: Path) -> Setting:
     )
 
 
+def begun(rates: Rates, network: Network) -> Rates:
+    """Return rates as a run has them: scheduled sources begin with a window, whatever a file calls that moment."""
+    return attrs.evolve(rates, start=0.0) if network.scheduled else rates
+
+
 def _row(value: attrs.AttrsInstance) -> Document:
     """Return what differs from the defaults."""
     return {

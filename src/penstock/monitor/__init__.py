@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from penstock.errors import InputError
+from penstock.home import HOME
 from penstock.monitor.expected import Question, what_if
 from penstock.monitor.view import View
 from penstock.telemetry.runs import ABOUT, runs_in
 
-__all__ = ["HOME", "Question", "View", "open_view", "recent_runs", "what_if"]
-
-HOME = ".penstock"
-"""Folder in which runs are unless told otherwise."""
+__all__ = ["Question", "View", "open_view", "recent_runs", "what_if"]
 
 
 def open_view(paths: Sequence[str]) -> View:

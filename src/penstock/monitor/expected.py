@@ -17,7 +17,7 @@ from penstock.latency.batches import POLLING, BatchHosts
 from penstock.latency.estimate import KEYS, Quantiles, Spread
 from penstock.latency.fragments import fragments
 from penstock.latency.mace import mace
-from penstock.load import Statistics, load_model
+from penstock.load import load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.placement import ALGORITHMS, Problem, Terms, place
@@ -292,8 +292,3 @@ def _score_of_everything(setting: Setting, network: Network, rates: Array) -> fl
     """Return the score where nothing is dropped and no host has a limit."""
     program = build_program(network, setting.cluster, setting.placement)
     return program.score(program.flow(rates))
-
-
-def uncosted(network: Network, statistics: Statistics) -> list[str]:
-    """Return the operators whose cost nobody knows."""
-    return [name for name, operator in statistics.complete(network).operators.items() if operator.cost is None]

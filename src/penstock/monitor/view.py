@@ -17,7 +17,7 @@ from penstock.latency.estimate import KEYS
 from penstock.load import Statistics
 from penstock.load.setting import Setting
 from penstock.monitor.board import Board, summary, tail
-from penstock.monitor.expected import FOLLOWED, OVERLOAD_ONLY, Expected, Question, expect, uncosted, what_if
+from penstock.monitor.expected import FOLLOWED, OVERLOAD_ONLY, Expected, Question, expect, what_if
 from penstock.monitor.periods import WITHIN, highest, mean
 from penstock.network import Network
 from penstock.network.model import Operator
@@ -247,7 +247,7 @@ class View:
 
     def _of_prediction(self) -> Iterator[str]:
         """Yield what to know about what is predicted, or why nothing is."""
-        missing = uncosted(self.network, self.setting.statistics)
+        missing = self.setting.statistics.complete(self.network).unpriced
         if missing:
             yield f"No prediction: the cost of {', '.join(missing[:3])} is unknown."
             return

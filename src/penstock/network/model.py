@@ -298,6 +298,11 @@ class Network:
         rows += [(f"sinks.{end.name}.host", end.host) for end in self.sinks.values()]
         return tuple((key, host) for key, host in rows if host is not None)
 
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """The operators whose cost is not known."""
+        return tuple(operator.name for operator in self.operators.values() if operator.cost is None)
+
     def check_costs(self) -> None:
         """Refuse a network without the cost of an operator.
 
@@ -306,14 +311,13 @@ class Network:
         InputError
             Naming the first such operator.
         """
-        for operator in self.operators.values():
-            if operator.cost is None:
-                raise InputError(
-                    "has no cost",
-                    file=self.file,
-                    at=f"operators.{operator.name}.cost",
-                    hint="give it, or pass --statistics from calibrate, with sample rows that reach it",
-                )
+        for name in self.unpriced:
+            raise InputError(
+                "has no cost",
+                file=self.file,
+                at=f"operators.{name}.cost",
+                hint="give it, or pass --statistics from calibrate, with sample rows that reach it",
+            )
 
     def check_hosts(self, hosts: Collection[str]) -> None:
         """Refuse a cluster that lacks a host which the network names.

@@ -21,14 +21,14 @@ from penstock.latency.intervals import undrawn, with_interval
 from penstock.latency.models import default_model, model_of
 from penstock.latency.real_time import prompt_operators
 from penstock.load import Statistics, load_model
-from penstock.load.setting import Setting
+from penstock.load.setting import Setting, begun
 from penstock.network import Network
 from penstock.running.ended import seen, slower
 from penstock.running.forecast import Course, Forecast
 from penstock.running.learned import measured_rates
 from penstock.running.lookout import Lookout
 from penstock.running.outlook import reported
-from penstock.running.prediction import Prediction, Report, begun, kept, predict, priced
+from penstock.running.prediction import Prediction, Report, kept, predict
 from penstock.running.record import NOTHING, Record, off_by
 from penstock.running.report import compare, unread
 from penstock.workload import Rates
@@ -108,6 +108,11 @@ class Job:
         return bool(with_copies(self.placement))
 
     @property
+    def priced(self) -> bool:
+        """Whether the cost of every operator is known."""
+        return not self.statistics.complete(self.network).unpriced
+
+    @property
     def setting(self) -> Setting:
         """What is deployed, for those who look on."""
         return Setting(
@@ -171,7 +176,7 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
         outcome = engine.run_once(deployment, trigger=job.trigger, report=tell)
     else:
         heard = None
-        if not (job.real_time or job.copied) and priced(job.network, job.statistics):
+        if not (job.real_time or job.copied) and job.priced:
             heard = watching(job, deployment.place / "forecasts.json", say).hear
         outcome = engine.run(
             deployment,
@@ -207,7 +212,7 @@ def predicted(job: Job, rates: Rates | None) -> Prediction | None:
 
     It knows nothing of copies.
     """
-    if rates is None or job.once or job.real_time or job.copied or not priced(job.network, job.statistics):
+    if rates is None or job.once or job.real_time or job.copied or not job.priced:
         return None
     scheduled = job.rates is not None and job.network.scheduled
     rng = np.random.default_rng(job.seed)
@@ -245,7 +250,7 @@ def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, 
 def add_estimate(report: Document, job: Job, rates: Rates) -> None:
     """Add to a report what the model of real-time mode says, where all operators run in it and nothing is dropped."""
     whole = job.real_time == frozenset(job.network.operators)
-    if not whole or not priced(job.network, job.statistics) or any(share < 1 for share in job.keep.values()):
+    if not whole or not job.priced or any(share < 1 for share in job.keep.values()):
         return
     loads = load_model(job.statistics.complete(job.network), rates)
     name = default_model(job.cluster, job.network, job.placement)

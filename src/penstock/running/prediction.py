@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -87,11 +86,6 @@ def predict(
     return Prediction(model, result, statistics, placed.error_bar(result), spread, notes)
 
 
-def begun(rates: Rates, network: Network) -> Rates:
-    """Return rates as a run has them: scheduled sources begin with a window, whatever a file calls that moment."""
-    return attrs.evolve(rates, start=0.0) if network.scheduled else rates
-
-
 def interval(
     placed: PlacedBatches, result: MicrobatchResult, rng: np.random.Generator, scheduled: bool = True
 ) -> Spread:
@@ -105,11 +99,6 @@ def interval(
     return Spread.none(*told) if spread is None else spread.around(*told)
 
 
-def priced(network: Network, statistics: Statistics) -> bool:
-    """Whether the cost of every operator is known."""
-    return all(operator.cost is not None for operator in statistics.complete(network).operators.values())
-
-
 def kept(shedder: Shedder, network: Network, rates: Rates) -> dict[str, Array]:
     """Return the keep fraction of each stream in each period, as a plan table answers its rates."""
     found = {stream.name: np.ones(rates.periods) for stream in network.streams}
@@ -118,8 +107,3 @@ def kept(shedder: Shedder, network: Network, rates: Rates) -> dict[str, Array]:
         for name, share in shedder.plan_of(now).items():
             found[name][number] = share
     return {name: row for name, row in found.items() if row.min() < 1}
-
-
-def where(directory: str | os.PathLike[str] | None, network: Network) -> str:
-    """Return the folder of a run: the one that is named, or ``.penstock/<network name>``."""
-    return str(directory) if directory is not None else os.path.join(".penstock", network.name)

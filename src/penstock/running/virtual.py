@@ -14,7 +14,8 @@ from penstock.cluster import Cluster, with_copies
 from penstock.files import Document, atomic
 from penstock.latency.batches import BatchHosts
 from penstock.load import load_model
-from penstock.running.prediction import Report, begun, interval
+from penstock.load.setting import begun
+from penstock.running.prediction import Report, interval
 from penstock.simulation import Job, Recording, SimulationResult, Steering, repeat, summary
 from penstock.workload import Rates
 
@@ -91,9 +92,8 @@ def report(job: Job, results: Sequence[SimulationResult], seeds: range, hosts: B
 
 def _expected(hosts: BatchHosts, job: Job, seed: int) -> Document:
     """Return what the model of batches says the latency may be where the statistics are off by their errors."""
-    priced = all(operator.cost is not None for operator in job.network.operators.values())
-    replicas = with_copies(job.placement)
-    if not isinstance(job.arrivals, Rates) or job.options.shed is not None or replicas or not priced:
+    left_out = job.options.shed is not None or with_copies(job.placement) or job.network.unpriced
+    if not isinstance(job.arrivals, Rates) or left_out:
         return {}
     model = load_model(job.network, begun(job.arrivals, job.network))
     placed = hosts.placed(model, job.placement, job.options.keep)

@@ -9,13 +9,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-HOME = Path(".penstock") / "demo"
+from penstock.home import HOME
+
 MARK = "demo.lock"
 """The file that a demo holds; no folder without it is ever emptied."""
 
 
 @contextlib.contextmanager
-def workplace(home: Path = HOME) -> Iterator[Path]:
+def workplace(home: Path = Path(HOME) / "demo") -> Iterator[Path]:
     """Give the demo an empty folder: ``.penstock/demo`` if it can be had, which stays until the next demo.
 
     Where the current folder cannot be written, another demo works there, or somebody else's files lie there, it is a

@@ -47,9 +47,8 @@ def admit(now: Situation, asked: Admit) -> Proposal:
         If too little has been seen yet, or what runs is about to go elsewhere: it is to be asked again.
     """
     whole = merged(now.network, asked.network)
-    unpriced = [name for name, operator in asked.network.operators.items() if operator.cost is None]
-    if unpriced:
-        raise InputError(f"{unpriced[0]!r} has no cost", hint="give it, or pass --statistics from calibrate")
+    for name in asked.network.unpriced:
+        raise InputError(f"{name!r} has no cost", hint="give it, or pass --statistics from calibrate")
     if not now.ready:
         raise NotReady("too little has been seen of what runs")
     if _closed(now).issuperset(now.hosts):

@@ -15,8 +15,6 @@ import msgspec
 from penstock.errors import InputError
 from penstock.spark.hosts.kept import Kept
 
-DEFAULT = Path(".penstock") / "hosts.json"
-
 
 def read_kept(file: str | os.PathLike[str]) -> dict[str, Kept]:
     """Return the hosts that a file names; none if there is no file.
