@@ -22,7 +22,7 @@ from penstock.shedding.hosts import HostPart, host_parts
 from penstock.shedding.parts import Part, split
 from penstock.shedding.program import Matrix, Program
 from penstock.shedding.quadtree import descend
-from penstock.shedding.shapes import check_range, check_shapes
+from penstock.shedding.shapes import again, check_range, check_shapes
 from penstock.shedding.solver import build_solver
 from penstock.shedding.solver_w import build_solver_w
 from penstock.shedding.tables import PlanTable, fingerprint
@@ -300,7 +300,7 @@ def _look_ups(program: Program, table: PlanTable) -> list[tuple[Part, LookUp]]:
     """Return the look-ups of the parts of a table that `_joined` has made."""
     parts = split(program)
     if not np.array_equal(table.arrays[PARTS], [len(parts)]):
-        raise InputError(f"the plan table is damaged: expected those of {len(parts)} parts")
+        raise again(f"is damaged: expected those of {len(parts)} parts")
     found = []
     for number, part in enumerate(parts):
         begin = f"{number}/"
@@ -324,17 +324,14 @@ class LookUp:
         self.program, self.table = table.check(program), table
         program = self.program
         if table.planner not in PLANNERS:
-            raise InputError(f"the plan table has the unknown planner {table.planner!r}")
+            raise again(f"has the unknown planner {table.planner!r}")
         row = PLANNERS[table.planner]
         self._parts = _look_ups(program, table) if row.apart and PARTS in table.arrays else []
         self._left = worthwhile(program) if row.worthwhile else program
         try:
             self._answer: Answer = self._part_by_part if self._parts else row.answers(self._left, table)
         except KeyError as error:
-            raise InputError(
-                f"the plan table is damaged or of an earlier version: {error} is missing",
-                hint="build it again with --save",
-            ) from None
+            raise again(f"is damaged or of an earlier version: {error} is missing") from None
 
     def plan(self, rates: Matrix) -> Matrix:
         """Return the kept rate of each arc, array (arcs,): everything where everything fits.

@@ -55,7 +55,12 @@ def check_index(arrays: Arrays, **sizes: int) -> dict[str, int]:
 
 def damaged(name: str) -> InputError:
     """Return what is said of a table with an array that cannot be."""
-    return InputError(f"the plan table is damaged: {name!r} does not fit", hint="build it again with --save")
+    return again(f"is damaged: {name!r} does not fit")
+
+
+def again(problem: str, file: str | None = None) -> InputError:
+    """Return what is said of a plan table that must be built anew."""
+    return InputError(f"the plan table {problem}", file=file, hint="build it again with --save")
 
 
 def same(found: Numbers, expected: Numbers) -> bool:

@@ -19,6 +19,7 @@ from penstock.arrays import Numbers
 from penstock.errors import InputError
 from penstock.files import Document, Text, plain, shortened, write_json
 from penstock.shedding.program import Matrix, Program
+from penstock.shedding.shapes import again
 
 VERSION = 1
 FORMAT = "penstock plan table"
@@ -77,12 +78,9 @@ class PlanTable:
         if self.left is not None and self.left.shape == program.left.shape and (program.left == 1).all():
             program = program.leaving(self.left)
         if len(self.fingerprint) < WITHOUT_PLACES or not fingerprint(program).startswith(self.fingerprint):
-            raise InputError(
-                "the plan table was made for another network, cluster, placement or other costs",
-                hint="build it again with --save",
-            )
+            raise again("was made for another network, cluster, placement or other costs")
         if self.upto.shape != (len(program.sources),) or np.isnan(self.upto).any():
-            raise InputError(f"the plan table is damaged: expected {len(program.sources)} numbers in 'upto'")
+            raise again(f"is damaged: expected {len(program.sources)} numbers in 'upto'")
         return program
 
     def within(self, rates: Matrix, sources: tuple[str, ...]) -> None:
@@ -175,11 +173,7 @@ def read_table(path: str | os.PathLike[str]) -> PlanTable:
         )
     # Tables from before there was a hash have none.
     if "hash" in document and document["hash"] != _hash(document):
-        raise InputError(
-            "the plan table is damaged: its content is not that of its hash",
-            file=file.name,
-            hint="build it again with --save",
-        )
+        raise again("is damaged: its content is not that of its hash", file.name)
     try:
         arrays = {name: unpacked(part) for name, part in document["arrays"].items()}
         upto = np.array(document["upto"], float)
@@ -194,4 +188,4 @@ def read_table(path: str | os.PathLike[str]) -> PlanTable:
             left,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"the plan table is damaged: {shortened(str(error))}", file=file.name) from None
+        raise again(f"is damaged: {shortened(str(error))}", file.name) from None

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Numbers
-from penstock.errors import InputError
 from penstock.shedding.distributed import Made, make_rows
 from penstock.shedding.grid import TooLarge
 from penstock.shedding.host_table import ARRAYS, HostTable, host_table
@@ -26,7 +25,7 @@ from penstock.shedding.hosts import (
 )
 from penstock.shedding.messages import Rows, changed, decoded, difference, encoded
 from penstock.shedding.program import Matrix, Program
-from penstock.shedding.shapes import check_index, check_range, check_shapes, damaged, same
+from penstock.shedding.shapes import again, check_index, check_range, check_shapes, damaged, same
 
 MOST_ROUNDS = 8
 TAIL = 0.2
@@ -208,10 +207,7 @@ def _check(table: HostTable, part: HostPart) -> None:
     """Refuse a host's table that is damaged, or of another placement."""
     arrays = table.arrays
     if any(not same(arrays[name], getattr(part, name)) for name in ("G", "S", "cost")):
-        raise InputError(
-            f"the plan table was made for another placement: what host {part.host} does is not in it",
-            hint="build it again with --save",
-        )
+        raise again(f"was made for another placement: what host {part.host} does is not in it")
     sizes = check_index(arrays, **check_shapes(arrays, HOST, inputs=len(table.inputs), arcs=len(part.arcs)))
     check_range(arrays, "group", 0, sizes["columns"])
     if sizes["kept"] not in (0, sizes["arcs"]):
