@@ -154,9 +154,7 @@ def test_answer_is_that_of_plain_definitions(seed: int) -> None:
         lower[host.name] = excess / host.capacity
         shares[host.name] = float(row.max()) / host.capacity
     traffic = {
-        pair: row
-        for pair, row in model.link_traffic(placement, sinks=False).items()
-        if np.isfinite(cluster.link(*pair).bandwidth)
+        pair: row for pair, row in model.link_traffic(placement).items() if np.isfinite(cluster.link(*pair).bandwidth)
     }
     assert found.links.keys() == {f"{a}->{b}" for a, b in traffic}
     for (a, b), row in traffic.items():

@@ -102,7 +102,6 @@ def test_files_appear_whole_and_once(place: Place) -> None:
     assert (place / "nothing").names() == []
     file.move(place / "other" / "1.json")
     assert (place / "batches").names() == []
-    assert abs((place / "other" / "1.json").modified() / 1e6 - time.time()) < 60
     place.remove()
     assert not (place / "other").exists()
     place.remove()

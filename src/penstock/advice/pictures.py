@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.inspection import Inspection, Query
 
-BLUE, ORANGE, GREEN, PURPLE = "#2a78b5", "#e08a1e", "#3b9b6d", "#a05195"
+BLUE, ORANGE, PURPLE = "#2a78b5", "#e08a1e", "#a05195"
 INK, FAINT = "#1f2933", "#8793a1"
 STYLE: Any = {
     "font.size": 9,

@@ -81,7 +81,6 @@ def _judged(known: Fit, rows: Array, seconds: Array, line: tuple[float, float], 
         cost_error=cost_error,
         cost_most=cost + 2 * cost_error,
         spread=scale,
-        outliers=float((weight <= 0).mean()),
     )
     if cost > 0 and cost_error <= UNSURE * cost:
         return found

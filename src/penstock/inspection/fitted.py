@@ -24,8 +24,6 @@ class Fit:
         more than all of the batch. None without batches.
     spread
         Scale of the relative residuals: one in three batches differs by more than this share from the fit.
-    outliers
-        Share of the batches that did not count because they differ too much.
     batches
         Batches with rows that were looked at.
     typical
@@ -40,7 +38,6 @@ class Fit:
     cost_error: float | None = None
     cost_most: float | None = None
     spread: float = 0.0
-    outliers: float = 0.0
     batches: int = 0
     typical: float = float("nan")
     reason: str | None = None

@@ -166,7 +166,7 @@ def upper_bounds(
         return Bounds()
     single = grain(network, copies, cluster)
     load = dict(zip(cluster.hosts, model.host_load(placement, cluster), strict=True))
-    traffic = {f"{start}->{end}": row for (start, end), row in model.link_traffic(placement, sinks=False).items()}
+    traffic = {f"{start}->{end}": row for (start, end), row in model.link_traffic(placement).items()}
     serving = {
         name: sum(name in hosts for hosts in copies.values()) if host.cores > 1 else 1
         for name, host in cluster.hosts.items()

@@ -215,7 +215,7 @@ def link_excess(model: LoadModel, placement: Mapping[str, str], cluster: Cluster
     """Return the excess of each link with a bandwidth (tuples), and the bandwidth (tuples/s)."""
     if all(np.isinf(link.bandwidth) for link in (cluster.default_link, *cluster.links.values())):
         return {}
-    traffic = model.link_traffic(placement, sinks=False)
+    traffic = model.link_traffic(placement)
     limited = {pair: cluster.link(*pair).bandwidth for pair in traffic}
     limited = {pair: bandwidth for pair, bandwidth in limited.items() if np.isfinite(bandwidth)}
     if not limited:

@@ -121,17 +121,15 @@ class LoadModel:
             total[rows[host]] += self.load_of(operator)
         return total
 
-    def link_traffic(self, placement: Mapping[str, str], *, sinks: bool = True) -> dict[tuple[str, str], Matrix]:
+    def link_traffic(self, placement: Mapping[str, str]) -> dict[tuple[str, str], Matrix]:
         """Return the tuples per second from host to host, each an array (periods,).
 
-        A tuple crosses to a host once, however many operators there read it. Sources and sinks without a host use
-        no link; ``sinks``: whether those with a host do.
+        A tuple crosses to a host once, however many operators there read it. Sources without a host use no link, and
+        sinks never do.
         """
         traffic: dict[tuple[str, str], Matrix] = {}
         places = {name: sorted(set(hosts)) for name, hosts in hosts_by_operator(placement).items()}
-        ends = {source.name: source.host for source in self.network.sources.values()}
-        ends |= {sink.name: sink.host if sinks else None for sink in self.network.sinks.values()}
-        places |= {name: [] if host is None else [host] for name, host in ends.items()}
+        places |= {source.name: [source.host] for source in self.network.sources.values() if source.host is not None}
         for writer in (*self.network.sources, *self.network.operators):
             crossings: dict[tuple[str, str], Matrix] = {}
             for stream in self.network.outputs(writer):

@@ -44,9 +44,9 @@ class Batches:
     parts
         By Spark's name (``addBatch``, ``walCommit``, …): seconds of the batch; and `STATE_COMMIT`, which lies within
         ``addBatch`` and adds up over the tasks.
-    tasks, task_seconds, task_cpu, collecting
-        Tasks of the batch, the seconds that they ran, were on a core, and collected garbage; NaN where the log has no
-        tasks (progress reports only).
+    tasks, task_seconds, collecting
+        Tasks of the batch, the seconds that they ran, and collected garbage; NaN where the log has no tasks
+        (progress reports only).
     slowest, typical
         Seconds of the slowest task, and the median of the other tasks of its stage; NaN where no stage had two tasks.
     """
@@ -66,7 +66,6 @@ class Batches:
     parts: Mapping[str, Array]
     tasks: Array
     task_seconds: Array
-    task_cpu: Array
     collecting: Array
     slowest: Array
     typical: Array

@@ -139,7 +139,6 @@ class Book:
             if len(self.work) > OPEN:
                 del self.work[next(iter(self.work))]
         work.run += seconds
-        work.cpu += task.metrics.cpu / 1e9
         work.collecting += task.metrics.collecting / 1000
         stage = work.stages.get(task.stage)
         if stage is None:

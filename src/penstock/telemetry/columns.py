@@ -13,7 +13,7 @@ from penstock.telemetry.sources import NAN, rows_behind, taken, times_read
 from penstock.telemetry.work import BatchWork
 
 _PLAIN = ("start", "duration", "rows", "output", "event_time", "state_rows", "state_bytes", "late")
-_TASKS = ("tasks", "task_seconds", "task_cpu", "collecting", "slowest", "typical")
+_TASKS = ("tasks", "task_seconds", "collecting", "slowest", "typical")
 _WHOLE = ("triggerExecution",)
 
 

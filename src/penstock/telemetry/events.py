@@ -191,10 +191,9 @@ class JobStart(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, gc=False):
-    """What a task has used (ms; CPU time ns)."""
+    """What a task has used (ms)."""
 
     run: int = msgspec.field(name="Executor Run Time", default=0)
-    cpu: int = msgspec.field(name="Executor CPU Time", default=0)
     collecting: int = msgspec.field(name="JVM GC Time", default=0)
 
 

@@ -12,10 +12,9 @@ from penstock.telemetry.sources import NAN
 
 @attrs.define
 class BatchWork:
-    """The tasks of one batch so far: seconds run, on a core, collecting garbage, and of each task by stage."""
+    """The tasks of one batch so far: seconds run, collecting garbage, and of each task by stage."""
 
     run: float = 0.0
-    cpu: float = 0.0
     collecting: float = 0.0
     stages: dict[int, array[float]] = attrs.field(factory=dict)
 
@@ -29,4 +28,4 @@ class BatchWork:
                 ordered = sorted(stage)
                 if not ordered[-1] <= slowest:
                     slowest, typical = ordered[-1], median(ordered[:-1])
-        return count, self.run, self.cpu, self.collecting, slowest, typical
+        return count, self.run, self.collecting, slowest, typical

@@ -14,7 +14,7 @@ from penstock.control.flow import Floats, Ints
 from penstock.control.situation import Situation
 from penstock.control.verify import Links
 from penstock.placement import Arrays
-from penstock.placement.base import links_between
+from penstock.placement.base import links_between, ranked
 from penstock.steering import Plan
 
 BEYOND = 1.5
@@ -101,8 +101,7 @@ def arrays_of(now: Situation, stay: Collection[str]) -> Arrays:
     every = np.array(now.seen.operators)
     names = every[first]
     rows = np.flatnonzero(where >= 0)
-    scale = float(mean[rows].max(initial=0.0)) or 1.0
-    rows = rows[np.lexsort((names[rows], -np.round(mean[rows] / scale, 11)))]
+    rows = rows[ranked(mean[rows], names[rows])]
     place = np.full(len(names), -1, np.int64)
     place[rows] = np.arange(rows.size)
     held = np.isin(every, list(stay)).astype(float)

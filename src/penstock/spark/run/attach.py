@@ -73,7 +73,7 @@ def grown(
     now = system.deployment if before is None else before.deployment
     whole = _restricted(now.network, network, placement)
     check_network(whole, engine.cluster.spark)
-    _refuse_copies(system, placement)
+    _refuse_copies(placement)
     _refuse_again(system, whole)
     hosts = sorted(set(placement.values()))
     schemas = derive_schemas(engine.sessions[hosts[0]], whole, now.messages)
@@ -185,7 +185,7 @@ def _refuse_rows(network: Network, placement: Mapping[str, str], real_time: Coll
             )
 
 
-def _refuse_copies(system: System, placement: Mapping[str, str]) -> None:
+def _refuse_copies(placement: Mapping[str, str]) -> None:
     """Refuse to attach copies."""
     for name in placement:
         if "#" in name:

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import threading
-import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -194,10 +193,6 @@ class Place:
         except FileNotFoundError:
             pass
 
-    def modified(self) -> int:
-        """Return when a file was written (µs since 1970)."""
-        return os.stat(self.path).st_mtime_ns // 1000
-
 
 class RemotePlace(Place):
     """A file or folder on an object store or another shared file system."""
@@ -317,9 +312,3 @@ class RemotePlace(Place):
             system.delete_dir(path)
         elif kind == fs.FileType.File:
             system.delete_file(path)
-
-    def modified(self) -> int:
-        """Return when a file was written (µs since 1970)."""
-        system, path = self._at()
-        when = system.get_file_info(path).mtime_ns
-        return int(when // 1000) if when else time.time_ns() // 1000
