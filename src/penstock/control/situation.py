@@ -228,9 +228,8 @@ class Situation:
         """Return a quantity by unit, the rows in the order of ``first``, from one by operator and replica."""
         if not self.seen.units:
             return rows
-        _, inverse = np.unique(self.unit, return_inverse=True)
         total = np.zeros((self.first.size, *rows.shape[1:]))
-        np.add.at(total, inverse, rows)
+        np.add.at(total, self.mover, rows)
         return total
 
     @property

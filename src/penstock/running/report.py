@@ -23,9 +23,6 @@ WAITED = (
     "then, and no prediction is meant for it"
 )
 
-PATTERN = frozenset("[]{}*?\\")
-"""What makes a path a pattern to Spark."""
-
 FEW = 0.01
 """Share of a run's tuples that may have waited since before it began: else no prediction holds for their latency."""
 
@@ -120,7 +117,10 @@ def unread(
 
 def _hint(path: str) -> str:
     """Return what to say of a path that is a pattern."""
-    return " (to Spark []{}*?\\ make a pattern; write a backslash before those of a name)" if PATTERN & {*path} else ""
+    from penstock.spark.shipped.place import literally
+
+    made = " (to Spark []{}*?\\ make a pattern; write a backslash before those of a name)"
+    return "" if literally(path) == path else made
 
 
 def _add_prediction(document: Document, prediction: Prediction) -> None:

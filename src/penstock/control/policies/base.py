@@ -164,8 +164,7 @@ class Copies:
         there: Counter[tuple[str, int]] = Counter()
         if not copied:
             return cls(bases, there)
-        units = np.unique(now.unit, return_inverse=True)[1].tolist()
-        for unit, name, host in zip(units, now.seen.operators, where.tolist(), strict=True):
+        for unit, name, host in zip(now.mover.tolist(), now.seen.operators, where.tolist(), strict=True):
             if (base := base_name(name)) in copied:
                 bases[unit] = (*bases.get(unit, ()), base)
                 there[base, host] += 1
