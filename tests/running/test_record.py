@@ -23,7 +23,6 @@ from penstock.load.statistics import LASTING, HostStatistics, parse_statistics
 from penstock.running.drift import Seen
 from penstock.running.record import (
     ENV,
-    KEPT,
     OUTSIDE,
     PREDICTED,
     PRIOR,
@@ -232,12 +231,13 @@ def test_hosts_that_were_not_calibrated_say_nothing(tmp_path: Path) -> None:
     assert between(record) is None
 
 
-def test_the_file_stays_small_and_may_be_anything(tmp_path: Path) -> None:
+def test_the_file_stays_small_and_may_be_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the latest lines; one that is broken, or cannot be written, is as none."""
+    monkeypatch.setattr("penstock.running.record.KEPT", 5)
     record = Record(tmp_path / "runs.jsonl")
-    for _ in range(KEPT):
+    for _ in range(8):
         record.note(KNOWN, CLUSTER, report(1.1, 1.1))
-    assert len(record.file.read_text().splitlines()) == KEPT
+    assert len(record.file.read_text().splitlines()) == 5
     for text in ("what is this\n", "{}\n", "[1]\n", '{"place": "here", "level": null, "fixed": 0, "busy": 1}\n', "\0"):
         record.file.write_text(text)
         assert between(record) is None, text
