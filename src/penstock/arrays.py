@@ -8,6 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Grid = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+Cube = np.ndarray[tuple[int, int, int], np.dtype[np.float64]]
+Lists = np.ndarray[tuple[int, int], np.dtype[np.int64]]
+"""With their number of dimensions, which kernels that are called by address must know: there an `Array` has one."""
+
 Floats = NDArray[np.floating]
 """In double precision, or in single."""
 

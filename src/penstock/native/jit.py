@@ -15,9 +15,9 @@ Function = TypeVar("Function", bound=Callable[..., object])
 LIMIT = 400_000
 """Innermost steps below which a kernel is interpreted (at most about a tenth of a second)."""
 
-INNER = {"cache": True, "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Options of kernels that make no arrays and that only compiled code calls: without counting references, and without a
-way in from Python, they compile in half of the time."""
+INNER = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of kernels that make no arrays and that are called by compiled code or by address: without counting
+references, and without a way in from Python, they compile in half of the time."""
 
 _interpreting = False
 _always = False
@@ -49,17 +49,23 @@ def kernel(full: str, steps: float) -> ModuleType:
 
     The choice depends on the size alone, so that the same problem gives the same bytes in every process.
     """
-    return importlib.import_module(full) if steps > LIMIT or _always else _interpreted(full)
+    return importlib.import_module(full) if many(steps) else plain(full, "interpreted")
 
 
-def _interpreted(full: str) -> ModuleType:
+def many(steps: float) -> bool:
+    """Whether about so many innermost steps are worth compiled code."""
+    return steps > LIMIT or _always
+
+
+def plain(full: str, use: str) -> ModuleType:
+    """Return a kernel module that is not compiled: for each use a module of its own."""
     global _interpreting
-    plain = f"{full}#interpreted"
-    if plain not in sys.modules:
+    name = f"{full}#{use}"
+    if name not in sys.modules:
         found = importlib.util.find_spec(full)
         if found is None or found.origin is None:
             raise ImportError(f"no kernel {full}")
-        spec = importlib.util.spec_from_file_location(plain, found.origin)
+        spec = importlib.util.spec_from_file_location(name, found.origin)
         if spec is None or spec.loader is None:
             raise ImportError(f"no kernel {full}")
         module = importlib.util.module_from_spec(spec)
@@ -68,5 +74,5 @@ def _interpreted(full: str) -> ModuleType:
             spec.loader.exec_module(module)
         finally:
             _interpreting = before
-        sys.modules[plain] = module
-    return sys.modules[plain]
+        sys.modules[name] = module
+    return sys.modules[name]

@@ -24,7 +24,7 @@ from typing import Any
 
 import attrs
 
-from penstock.arrays import Records
+from penstock.arrays import Numbers
 from penstock.errors import InputError
 from penstock.files import atomic, user_cache
 
@@ -40,17 +40,18 @@ class Kernel:
     Attributes
     ----------
     module, entry
-        Where it is: a module's name, and a function ``(address of the record) -> status`` that numba has compiled.
+        Where it is: a module's name, and a function ``(address of the record) -> status`` that numba has compiled; or
+        the names of functions that are laid out by their annotations, see `penstock.native.shipped`.
     reads
         Files whose text is part of its source, by paths from the module's folder.
     """
 
     module: str
-    entry: str
+    entry: str | tuple[str, ...]
     reads: tuple[str, ...] = ()
 
     @functools.cache  # noqa: B019 - one for each kernel, as long as the process
-    def load(self) -> Callable[[Records], int]:
+    def load(self) -> Callable[[Numbers], int]:
         """Return the function of the record's array, compiled now or read from the file."""
         import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
@@ -69,7 +70,7 @@ class Kernel:
         engine.finalize_object()
         entry = _ENTRY(engine.get_function_address(symbol.decode()))
 
-        def call(g: Records, _engine: object = engine) -> int:
+        def call(g: Numbers, _engine: object = engine) -> int:
             status = ctypes.c_int64()
             raised = ctypes.c_void_p()
             if entry(ctypes.byref(status), ctypes.byref(raised), g.ctypes.data) != 0:
@@ -99,6 +100,8 @@ class Kernel:
         beside = [self._source.parent / name for name in self.reads]
         for path in (self._source, *beside, Path(__file__).with_name("memory.py")):
             digest.update(path.read_bytes())
+        if not isinstance(self.entry, str):
+            digest.update(" ".join(self.entry).encode())
         return digest.digest()
 
     @property
@@ -148,7 +151,13 @@ class Kernel:
 
     def _compiled(self) -> tuple[bytes, Any]:
         """Return the name of the kernel's entry, and what numba has made."""
-        entry = getattr(importlib.import_module(self.module), self.entry)
+        module = importlib.import_module(self.module)
+        if isinstance(self.entry, str):
+            entry = getattr(module, self.entry)
+        else:
+            from penstock.native.address import by_address
+
+            entry = by_address([getattr(module, name) for name in self.entry])
         overload = next(iter(entry.overloads.values()))
         return overload.fndesc.llvm_func_name.encode(), overload.library
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from penstock.errors import InputError
 from penstock.load import correlation, correlation_matrix
-from penstock.native.jit import kernel
+from penstock.native.shipped import code
 from penstock.placement.base import TIE, Arrays, Floats, Ints
 from penstock.placement.distribute import Given, Rules, greedy, improve, pairwise
+from penstock.placement.kernels import LEAST
 from penstock.placement.layout import BY_CORRELATION, ONE_WAY
 
 MODES, STEPS = ("correlation", "load", "chance"), ("one-way", "two-way", "exchange")
@@ -38,7 +39,7 @@ class LargestFirst:
         """Return the host number of each operator."""
         steps = len(arrays.mean) * (1 if np.ptp(arrays.usable) == 0 else len(arrays.hosts)) * 10
         where = arrays.fixed.copy()
-        kernel("penstock.placement.least_kernel", steps).least_loaded(arrays.mean, arrays.usable, where, self.fitted)
+        code(LEAST, steps).least_loaded(arrays.mean, arrays.usable, where, self.fitted)
         return where
 
 
@@ -161,7 +162,7 @@ class Pairwise:
         steps = 4 * len(arrays.mean) * arrays.load.size
         where = np.where(arrays.fixed >= 0, arrays.fixed, arrays.previous)
         if (where < 0).any():
-            kernel("penstock.placement.least_kernel", steps).least_loaded(arrays.mean, arrays.usable, where, True)
+            code(LEAST, steps).least_loaded(arrays.mean, arrays.usable, where, True)
         priority = rng.random(len(where)) if self.by == "chance" else np.zeros(len(where))
         step = STEPS.index(self.step)
         given = Given(arrays.load, arrays.mean, arrays.usable, arrays.fixed < 0, where)

@@ -13,8 +13,10 @@ import attrs
 import numpy as np
 
 from penstock.errors import Infeasible, InputError
+from penstock.native.shipped import code
 from penstock.placement.base import TIE, Algorithm, Arrays, Ints
 from penstock.placement.distribute import Given, Rules, pairwise
+from penstock.placement.kernels import LEAST
 from penstock.placement.layout import BY_CORRELATION, ONE_WAY
 
 
@@ -78,8 +80,6 @@ def _of_operators(arrays: Arrays, domain: Ints, count: int) -> Ints:
 
     A part that is larger than a domain's fair share is divided.
     """
-    from penstock.native.jit import kernel
-
     room = np.bincount(domain, weights=arrays.usable, minlength=count)
     _, part = np.unique(arrays.part, return_inverse=True)
     weight = np.bincount(part, weights=arrays.mean)
@@ -98,7 +98,7 @@ def _of_operators(arrays: Arrays, domain: Ints, count: int) -> Ints:
     # Domains of equal hosts differ by rounding only: made equal, so that the heap can be used.
     room = np.where(np.abs(room - room[0]) <= TIE * room[0], room[0], room)
     given = where[rank]
-    kernel("penstock.placement.least_kernel", steps).least_loaded(load[rank], room, given, True)
+    code(LEAST, steps).least_loaded(load[rank], room, given, True)
     where[rank] = given
     member = where[unit]
     member[pinned] = domain[arrays.fixed[pinned]]

@@ -6,10 +6,11 @@ import attrs
 import numpy as np
 
 from penstock.errors import Infeasible, InputError
-from penstock.native.jit import kernel
+from penstock.native.shipped import code
 from penstock.placement import objective as measure
 from penstock.placement.base import Arrays, Ints, short
 from penstock.placement.correlation import LargestFirst
+from penstock.placement.kernels import EXACT
 from penstock.placement.repair import repaired
 from penstock.placement.verify import over_link
 from penstock.units import size_text
@@ -56,31 +57,31 @@ class Exact:
         bound = measure.bound(arrays, self.objective)
         if bound is not None and least <= bound * (1 + 1e-12):
             return best
-        delay = np.zeros((n, n)) if arrays.delay is None else arrays.delay
-        bandwidth = np.full((n, n), np.inf) if arrays.bandwidth is None else arrays.bandwidth
+        delay = np.zeros((n, n)) if arrays.delay is None else np.ascontiguousarray(arrays.delay)
+        bandwidth = np.full((n, n), np.inf) if arrays.bandwidth is None else np.ascontiguousarray(arrays.bandwidth)
         work = float(n) ** min(m, 30) * (arrays.load.shape[1] if self.objective in ("latency", "potential") else 1)
-        code = kernel("penstock.placement.exact_kernel", work)
+        kernel = code(EXACT, work)
         weights = np.array([self.weights.load, self.weights.correlation, self.weights.network])
         state = np.zeros(m) if arrays.state is None else arrays.state
         memory = np.full(n, np.inf) if arrays.memory is None else arrays.memory
-        problem = code.Problem(
+        problem = kernel.Problem(
             arrays.load, arrays.mean, arrays.capacity, arrays.usable, arrays.limit, arrays.fixed, _alike(arrays),
             state, memory, arrays.period,
         )  # fmt: skip
-        streams = code.Streams(
+        streams = kernel.Streams(
             arrays.writer, arrays.reader, arrays.rate, arrays.shared, arrays.senders, delay, bandwidth
         )
         none = -np.inf if bound is None else bound
         each = self._numbers(arrays)
-        aim = code.Aim(GOALS.index(self.objective), weights, 20.0, none, max(min(CHUNK, self.limit) // each, 1))
-        now, left = code.begun(problem, aim.goal), self.limit
+        aim = kernel.Aim(GOALS.index(self.objective), weights, 20.0, none, max(min(CHUNK, self.limit) // each, 1))
+        now, left = kernel.begun(problem, streams, aim.goal), self.limit
         while now.at[0] >= 0:
             if left <= 0:
                 raise InputError(
                     f"{m} operators on {n} hosts are too many to try all placements", at="--algorithm",
                     hint="take mace-climb or correlation",
                 )  # fmt: skip
-            least, steps = code.search(problem, streams, aim, now, best, least)
+            least, steps = kernel.search(problem, streams, aim, now, best, least)
             left -= steps * each
         if not np.isfinite(least):
             raise self._short(arrays, rng)

@@ -6,40 +6,45 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.arrays import Array, Ints
-from penstock.native.jit import njit
+from penstock.native.jit import INNER, njit
 
 TIE = 1e-9
 
 
-@njit(cache=True)
 def least_loaded(mean: Array, usable: Array, where: Ints, fitted: bool) -> None:
     """Give each operator that has no host, in order, to the host whose share of load is then the least.
 
     ``where`` is filled in place. With ``fitted`` false the operator's own load does not count (the host of least
     load so far, of equal ones that with the most room). A heap of hosts, or a scan where hosts differ.
     """
-    n = len(usable)
-    load = np.zeros(n)
-    for o in range(len(mean)):
-        if where[o] >= 0:
-            load[where[o]] += mean[o]
-    tie = TIE * max(mean.max(), 1e-300) / usable.min() if len(mean) else 0.0
-    equal = usable.max() == usable.min()
-    if not equal:
-        for o in range(len(mean)):
-            if where[o] < 0:
-                best, least = 0, np.inf
-                for h in range(n):
-                    share = (load[h] + (mean[o] if fitted else 0.0)) / usable[h]
-                    equally = not fitted and share <= least + tie and usable[h] > usable[best]
-                    if share < least - tie or equally:
-                        best, least = h, min(share, least)
-                where[o] = best
-                load[best] += mean[o]
+    if len(mean) == 0:
         return
-    tie *= usable[0]
-    heap = np.arange(n)
-    for start in range(n // 2 - 1, -1, -1):
+    load, placed = np.zeros(len(usable)), where >= 0
+    np.add.at(load, where[placed], mean[placed])
+    tie = float(TIE * max(mean.max(), 1e-300) / usable.min())
+    if usable.max() == usable.min():
+        _from_heap(mean, where, load, np.arange(len(usable)), tie * usable[0])
+    else:
+        _from_all(mean, usable, where, load, tie, int(fitted))
+
+
+@njit(**INNER)
+def _from_all(mean: Array, usable: Array, where: Ints, load: Array, tie: float, fitted: int) -> None:
+    for o in range(len(mean)):
+        if where[o] < 0:
+            best, least = 0, np.inf
+            for h in range(len(usable)):
+                share = (load[h] + (mean[o] if fitted else 0.0)) / usable[h]
+                equally = not fitted and share <= least + tie and usable[h] > usable[best]
+                if share < least - tie or equally:
+                    best, least = h, min(share, least)
+            where[o] = best
+            load[best] += mean[o]
+
+
+@njit(**INNER)
+def _from_heap(mean: Array, where: Ints, load: Array, heap: Ints, tie: float) -> None:
+    for start in range(len(heap) // 2 - 1, -1, -1):
         _sift(heap, load, start, tie)
     for o in range(len(mean)):
         if where[o] < 0:
@@ -49,7 +54,7 @@ def least_loaded(mean: Array, usable: Array, where: Ints, fitted: bool) -> None:
             _sift(heap, load, 0, tie)
 
 
-@njit(cache=True, _nrt=False)
+@njit(**INNER)
 def _sift(heap: Ints, load: Array, at: int, tie: float) -> None:
     n = len(heap)
     item = heap[at]
@@ -66,7 +71,7 @@ def _sift(heap: Ints, load: Array, at: int, tie: float) -> None:
     heap[at] = item
 
 
-@njit(cache=True, _nrt=False)
+@njit(**INNER)
 def _before(load: Array, a: int, b: int, tie: float) -> bool:
     if load[a] < load[b] - tie:
         return True
