@@ -13,6 +13,7 @@ from penstock.latency.slices import KERNEL as SLICES
 from penstock.native import Kernel
 from penstock.native.shipped import code
 from penstock.placement import distribute
+from penstock.placement.climb import SMALL_BUDGET
 from penstock.placement.exact import GOALS
 from penstock.placement.kernels import KERNELS, LEAST
 from penstock.shedding.walk import KERNEL as SHEDDER
@@ -55,7 +56,10 @@ for name, few, many in {TRIED}:
         assert (algorithm(name, **many)(arrays, np.random.default_rng(1)) == plain).all(), name
 assert "numba" not in sys.modules
 """
-TRIED = [("exact", {"objective": goal}, {"objective": goal}) for goal in GOALS]
+TRIED = [
+    *(("exact", {"objective": goal}, {"objective": goal}) for goal in GOALS),
+    ("mace-climb", {"restarts": 3}, {"restarts": 3, "budget": SMALL_BUDGET}),
+]
 
 
 def run(folder, how):

@@ -16,10 +16,11 @@ import attrs
 import numpy as np
 
 from penstock.errors import InputError
-from penstock.native.jit import kernel
+from penstock.native.shipped import code
 from penstock.placement.base import TIE, Arrays, Ints
 from penstock.placement.correlation import LargestFirst, Random
 from penstock.placement.episode import Loads, episode
+from penstock.placement.kernels import CLIMB, EVEN_OUT
 from penstock.placement.objective import latency_bound
 from penstock.placement.repair import repaired
 
@@ -146,19 +147,17 @@ class _Search:
 
     def even(self, where: Ints, turn: Ints, budget: int) -> int:
         """Even a placement out, in place; return how many swaps were tried."""
-        code = kernel("penstock.placement.even_kernel", self.work)
-        tried: int = code.evened(self._loads(where), self.goal, turn, budget)
+        tried: int = code(EVEN_OUT, self.work).evened(self._loads(where), self.goal, turn, budget)
         return tried
 
     def begun(self, where: Ints) -> State:
         """Return the state from which a placement is climbed from."""
-        state: State = kernel("penstock.placement.climb_kernel", self.work).begun(self._loads(where))
+        state: State = code(CLIMB, self.work).begun(self._loads(where))
         return state
 
     def climb(self, state: State, turn: Ints, budget: int) -> tuple[float, int]:
         """Climb, in place; return the worst latency (s) and how many exchanges were tried."""
-        code = kernel("penstock.placement.climb_kernel", self.work)
-        found: tuple[float, int] = code.climb(state, self.goal, self.most, budget, turn)
+        found: tuple[float, int] = code(CLIMB, self.work).climb(state, self.goal, self.most, budget, turn)
         return found
 
     def _loads(self, where: Ints) -> Loads:

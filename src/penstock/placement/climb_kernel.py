@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.arrays import Array, Bools, Ints
+from penstock.arrays import Array, Bools, Grid, Ints
 from penstock.native.jit import INNER, njit
 from penstock.placement.episode import Loads
 from penstock.placement.episode import episode as plain_episode
@@ -33,7 +33,7 @@ STEP = 0.8
 class Bundles(NamedTuple):
     """What a host may give away at once: loads in the kept intervals (CUTS, WIDTH), mean loads, and the operators."""
 
-    sums: Array
+    sums: Grid
     mean: Array
     one: Ints
     two: Ints
@@ -46,23 +46,24 @@ class State(NamedTuple):
     ``excess`` (n, CUTS) are loads and excesses in the kept intervals, in benchmark-core seconds; ``used`` says when an
     interval was the worst of a host, ``counts`` how many there are and how often one was. ``head``, ``after`` and
     ``before`` chain the operators of each host. ``best`` (m,) is the best placement so far, ``least`` holds its worst
-    latency and the threshold (s); ``asked`` says which neighbours of a host have been tried in vain. ``mine`` and
-    ``theirs`` are two hosts' bundles, ``sizes`` (2,) how many each has, ``order`` (CUTS,) the kept intervals, the last
-    used first, ``base`` (2, CUTS) the hosts' excesses in that order, ``values`` (2, WIDTH) those after exchanges;
-    ``change`` (d,) and ``inside`` (CUTS,) are what an exchange adds to a host's load, ``trial`` (d,) the load then.
+    latency (-1 before the first climb) and the threshold (s); ``asked`` says which neighbours of a host have been tried
+    in vain. ``mine`` and ``theirs`` are two hosts' bundles, ``sizes`` (2,) how many each has, ``order`` (CUTS,) those
+    intervals, the last used first, ``base`` (2, CUTS) the hosts' excesses in that order, ``values`` (2, WIDTH) those
+    after exchanges; ``change`` (d,) and ``inside`` (CUTS,) are what an exchange adds to a host's load, ``trial`` (d,)
+    the load then.
     """
 
-    load: Array
+    load: Grid
     mean: Array
     capacity: Array
     usable: Array
     movable: Bools
     where: Ints
-    host: Array
+    host: Grid
     level: Array
     latency: Array
-    sums: Array
-    excess: Array
+    sums: Grid
+    excess: Grid
     used: Ints
     counts: Ints
     head: Ints
@@ -75,8 +76,8 @@ class State(NamedTuple):
     theirs: Bundles
     sizes: Ints
     order: Ints
-    base: Array
-    values: Array
+    base: Grid
+    values: Grid
     change: Array
     inside: Array
     trial: Array
@@ -109,18 +110,16 @@ def begun(given: Loads) -> State:
     mine, theirs = (
         Bundles(np.zeros((CUTS, WIDTH)), np.zeros(WIDTH), np.full(WIDTH, -1), np.full(WIDTH, -1)) for _ in range(2)
     )
-    state = State(
+    return State(
         given.load, given.mean, given.capacity, given.usable, given.movable, given.where, np.zeros((n, d)), np.zeros(n),
         np.zeros(n), np.zeros((m, CUTS)), np.zeros((n, CUTS)), np.zeros(CUTS, np.int64), np.zeros(2, np.int64),
-        np.full(n, -1), np.full(m, -1), np.full(m, -1), given.where.copy(), np.full(2, np.inf), np.zeros(n, np.int64),
-        mine, theirs, np.zeros(2, np.int64), np.zeros(CUTS, np.int64), np.zeros((2, CUTS)), np.zeros((2, WIDTH)),
-        np.zeros(d), np.zeros(CUTS), np.zeros(d), given.period,
+        np.full(n, -1), np.full(m, -1), np.full(m, -1), given.where.copy(), np.array([-1.0, np.inf]),
+        np.zeros(n, np.int64), mine, theirs, np.zeros(2, np.int64), np.zeros(CUTS, np.int64), np.zeros((2, CUTS)),
+        np.zeros((2, WIDTH)), np.zeros(d), np.zeros(CUTS), np.zeros(d), given.period,
     )  # fmt: skip
-    _begin(state)
-    return state
 
 
-@njit(cache=True, _nrt=False)
+@njit(**INNER)
 def _begin(state: State) -> None:
     """Put the operators on their hosts."""
     m, d = state.load.shape
@@ -414,7 +413,7 @@ def _worst_host(state: State, threshold: float) -> int:
     return b
 
 
-@njit(cache=True, _nrt=False)
+@njit(**INNER)
 def climb(state: State, goal: float, steps: int, budget: int, turn: Ints) -> tuple[float, int]:
     """Lower the worst latency by exchanges between hosts until the goal, the budget or a local optimum is reached.
 
@@ -438,6 +437,8 @@ def climb(state: State, goal: float, steps: int, budget: int, turn: Ints) -> tup
     float, int
         The worst latency (s), and how many exchanges were tried.
     """
+    if state.least[0] < 0.0:
+        _begin(state)
     n = len(turn)
     least, threshold = state.least[0], min(state.least[1], goal + STEP * (state.least[0] - goal))
     # Where the turn begins is no literal, for which numba would compile the search once more.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.arrays import Array, Bools, Ints
+from penstock.arrays import Array, Bools, Grid, Ints
 
 
 class Loads(NamedTuple):
@@ -14,7 +14,7 @@ class Loads(NamedTuple):
     are; ``period`` in s.
     """
 
-    load: Array
+    load: Grid
     mean: Array
     capacity: Array
     usable: Array

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.arrays import Array, Ints
+from penstock.arrays import Array, Grid, Ints, Lists
 from penstock.native.jit import INNER, njit
 from penstock.placement.episode import Loads
 from penstock.placement.episode import episode as plain_episode
@@ -37,8 +37,8 @@ class Divided(NamedTuple):
     ``level`` (n,) their mean loads. Host h has the operators in ``slot`` from ``start[h]`` on.
     """
 
-    rows: Array
-    off: Array
+    rows: Grid
+    off: Grid
     level: Array
     slot: Ints
     start: Ints
@@ -57,7 +57,7 @@ class Gap(NamedTuple):
     score: Array
 
 
-def intervals(host: Array, capacity: Array) -> Ints:
+def intervals(host: Grid, capacity: Array) -> Lists:
     """Return up to INTERVALS different worst intervals, of all hosts together and then of the latest ones."""
     late = np.empty(len(capacity))
     _late(host, capacity, late)
@@ -65,13 +65,13 @@ def intervals(host: Array, capacity: Array) -> Ints:
     return found[: _chosen(host, capacity, host.sum(axis=0), np.argsort(-late), found)]
 
 
-@njit(cache=True, _nrt=False)
-def _late(host: Array, capacity: Array, late: Array) -> None:
+@njit(**INNER)
+def _late(host: Grid, capacity: Array, late: Array) -> None:
     for h in range(len(capacity)):
         late[h] = episode(host[h], capacity[h])[0] / capacity[h]
 
 
-@njit(cache=True, _nrt=False)
+@njit(**INNER)
 def _total(values: Array) -> float:
     total = 0.0
     for value in values:
@@ -79,8 +79,8 @@ def _total(values: Array) -> float:
     return total
 
 
-@njit(cache=True, _nrt=False)
-def _chosen(host: Array, capacity: Array, whole: Array, order: Ints, found: Ints) -> int:
+@njit(**INNER)
+def _chosen(host: Grid, capacity: Array, whole: Array, order: Ints, found: Lists) -> int:
     """Fill in the worst intervals of all hosts together and of hosts in order that differ; return how many."""
     count = 0
     for q in range(-1, len(order)):
@@ -100,15 +100,15 @@ def _chosen(host: Array, capacity: Array, whole: Array, order: Ints, found: Ints
     return count
 
 
-def weighed(given: Loads, spans: Ints, goal: float) -> Array:
+def weighed(given: Loads, spans: Lists, goal: float) -> Grid:
     """Return the operators' loads in the intervals, and their mean loads, each over its distance from the goal."""
     rows = np.empty((len(given.mean), len(spans) + 1))
     _weigh(given, spans, goal, rows)
     return rows
 
 
-@njit(cache=True, _nrt=False)
-def _weigh(given: Loads, spans: Ints, goal: float, rows: Array) -> None:
+@njit(**INNER)
+def _weigh(given: Loads, spans: Lists, goal: float, rows: Grid) -> None:
     mean, capacity = given.mean, _total(given.capacity)
     m, count = len(mean), len(spans)
     for k in range(count):
@@ -134,10 +134,10 @@ def _swap(rows: Array, mean: Array, a: Ints, b: Ints, gap: Gap) -> tuple[int, in
     for i in range(len(a)):
         score[: len(b)] = 0.0
         for k in range(width):
-            mine = rows[a[i], k]
+            mine, twice = rows[a[i], k], 2.0 * pull[k]
             for j in range(len(b)):
                 y = rows[b[j], k] - mine
-                score[j] += y * (2.0 * pull[k] + both * y)
+                score[j] += y * (twice + both * y)
         for j in range(len(b)):
             if score[j] < best:
                 change = mean[b[j]] - mean[a[i]]
@@ -175,15 +175,15 @@ def evened(given: Loads, goal: float, turn: Ints, budget: int) -> int:
     return tried
 
 
-@njit(cache=True, _nrt=False)
-def _add(rows: Array, where: Ints, total: Array) -> None:
+@njit(**INNER)
+def _add(rows: Grid, where: Ints, total: Grid) -> None:
     """Add the operators' rows to those of their hosts."""
     for o in range(len(where)):
         for k in range(rows.shape[1]):
             total[where[o], k] += rows[o, k]
 
 
-@njit(cache=True, _nrt=False)
+@njit(**INNER)
 def _rounds(given: Loads, divided: Divided, gap: Gap, turn: Ints, budget: int) -> int:
     """Swap operators of hosts ever farther apart in ``turn``."""
     rows, off, level, slot, start = divided.rows, divided.off, divided.level, divided.slot, divided.start
