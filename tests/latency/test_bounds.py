@@ -47,8 +47,11 @@ def case(seed):
     ]
     if joins:
         placement = Placement(dict.fromkeys(network.operators, "h1"))
-    slow = Link(float(rng.choice([0.0, 0.1, rng.uniform(0, 0.5)])), float(rng.choice([50.0, rng.uniform(30, 90)])))
-    default = cluster.default_link if rng.random() < 1 / 3 else slow
+    delay = float(rng.choice([0.0, 0.1, rng.uniform(0, 0.02), rng.uniform(0, 0.5)]))
+    bandwidth = float(rng.choice([50.0, rng.uniform(30, 90)]))
+    if delay * bandwidth > 1:
+        bandwidth = round(delay * bandwidth) / delay
+    default = cluster.default_link if rng.random() < 1 / 3 else Link(delay, bandwidth)
     hosts = [attrs.evolve(host, cores=int(rng.integers(1, 17))) for host in cluster.hosts.values()]
     made = Network.of("cores", network.sources.values(), rows, network.sinks.values())
     return load_model(made, model.rates.scaled(1 / scale)), placement, Cluster.of(hosts, default)
@@ -114,3 +117,14 @@ def test_no_proof_where_loads_are_means():
         found = mace(load_model(network, Rates.of(1.0, {"s": [10.0]})), Placement({"o": "h1"}), Cluster.uniform(1))
         assert found.bounds["upper"] is None
         assert found.bounds["any"] is None
+
+
+@pytest.mark.parametrize(("delay", "proved"), [(0.0, True), (0.01, True), (0.04, True), (0.05, False)])
+def test_no_proof_where_a_link_carries_less_than_its_bandwidth(delay, proved):
+    """Where only whole tuples, fewer than bandwidth times delay, are on the way at a time, they may be later."""
+    model = load_model(chain([0.001, 0.001]), Rates.of(1.0, {"s1": np.full(20, 50.0)}))
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], Link(delay, 50.0))
+    placement = Placement({"o1.1": "h1", "o1.2": "h2"})
+    found = mace(model, placement, cluster).bounds
+    assert (found["upper"] is not None, found["any"] is not None) == (proved, proved)
+    assert not proved or measured(model, cluster, placement, "fcfs") <= found["any"]

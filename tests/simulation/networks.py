@@ -67,7 +67,8 @@ def random_case(seed, *, features=True):
     network = Network.of("random", sources, operators, sinks)
     hosts = [Host(name=f"h{k + 1}", capacity=float(pick(0.5, 1.0, 2.0)), cores=pick(1, 1, 2)) for k in range(3)]
     links = {("h1", "h2"): Link(0.05, 100.0), ("h2", "h3"): Link(0.0, np.inf), ("h3", "h1"): Link(0.02, 1e9)}
-    cluster = Cluster.of(hosts, pick(Link(), Link(0.01, np.inf), Link(0.1, 20.0), Link(0.0, 30.0)), links)
+    default = pick(Link(), Link(0.01, np.inf), Link(0.1, 20.0), Link(0.0, 30.0), Link(0.25, 9.0))
+    cluster = Cluster.of(hosts, default, links)
     placement = {name: pick("h1", "h2", "h3") for name in network.operators}
     if features and rng.random() < 0.5:
         for name in network.operators:

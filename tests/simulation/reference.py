@@ -12,7 +12,7 @@ from types import SimpleNamespace as Tuple
 import numpy as np
 from numba import njit
 
-from penstock.cluster import Link, base_name
+from penstock.cluster import base_name
 from penstock.simulation import Failure, Move, Recovery
 from penstock.simulation.kernel import draws
 from penstock.simulation.numbers import key
@@ -58,7 +58,7 @@ class Reference:
         for move in options.moves:
             self.members[move.host].add(move.operator)
         self.cursor, self.sequence, self.order = Counter(), 0, 0
-        self.links = defaultdict(lambda: Tuple(free=0.0, left=[], sent=0))
+        self.links = defaultdict(lambda: Tuple(flying=0, waiting=[], sent=0))
         self.counts = defaultdict(Counter)
         self.number, self.done, self.last = Counter(), Counter(), defaultdict(lambda: -math.inf)
         self.kept, self.panes, self.pending = defaultdict(list), defaultdict(dict), {}
@@ -71,10 +71,7 @@ class Reference:
         }
         end = arrivals.duration if isinstance(arrivals, Rates) else float(arrivals.times[-1])
         self.input_end = end if options.duration is None else options.duration
-        end = math.inf if options.drain else self.input_end
-        self.run(arrivals, end)
-        for link in self.links.values():
-            link.sent = sum(left <= end for left in link.left)
+        self.run(arrivals, math.inf if options.drain else self.input_end)
 
     def run(self, arrivals, end):
         controls = [
@@ -152,10 +149,13 @@ class Reference:
             self.gates[what].due = False
             self.let(what, now)
         elif kind == LINK:
-            _, group, _ = what
+            pair, group = what
             identity = group[0].id
+            self.links[pair].flying -= 1
             for t in group:
                 self.deliver(t, now)
+            if self.links[pair].waiting:
+                self.fly(pair, self.links[pair].waiting.pop(0), now)
         elif self.pending.get(what[0]) != what[1]:
             return
         else:
@@ -244,8 +244,8 @@ class Reference:
             self.deliver(t, now)
         elif home in self.down:
             count["lost"] += 1
-        elif self.cluster.link(start, home) == Link():
-            self.links[start, home].left += [now] * (home not in crossing)
+        elif self.cluster.link(start, home).delay == 0:
+            self.links[start, home].sent += home not in crossing
             crossing[home] = []
             self.deliver(t, now)
         elif home in crossing:
@@ -253,10 +253,15 @@ class Reference:
         else:
             crossing[home] = [t]
             link, state = self.cluster.link(start, home), self.links[start, home]
-            leaves = max(now, state.free)
-            state.left.append(leaves)
-            state.free = leaves + 1 / link.bandwidth
-            self.push(leaves + link.delay, LINK, ((start, home), crossing[home], leaves))
+            if state.flying < max(1, math.floor(min(link.delay * link.bandwidth, 1e18) + EPSILON)):
+                self.fly((start, home), crossing[home], now)
+            else:
+                state.waiting.append(crossing[home])
+
+    def fly(self, pair, group, now):
+        self.links[pair].flying += 1
+        self.links[pair].sent += 1
+        self.push(now + self.cluster.link(*pair).delay, LINK, (pair, group))
 
     def deliver(self, t, now):
         count, copies = self.counts[t.stream.name], len(self.copies.get(t.stream.writer, [0]))
@@ -406,16 +411,10 @@ class Reference:
             for u in (u for u in self.units if self.place[u] == host):
                 lost += self.empty(u)
             self.seen -= {(t.id, t.reader, t.port) for t in lost}
-            waits = lambda kind, what: kind == LINK and what[0][0] == host and what[2] > now  # noqa: E731
-            lost += [
-                t for _, kind, _, what in sorted(self.heap, key=lambda e: e[:3]) if waits(kind, what) for t in what[1]
-            ]
-            self.heap = [e for e in self.heap if not waits(e[1], e[3])]
-            heapq.heapify(self.heap)
             for (start, _), link in self.links.items():
-                if start == host and any(left > now for left in link.left):
-                    link.free = min(left for left in link.left if left > now)
-                    link.left = [left for left in link.left if left <= now]
+                if start == host:
+                    lost += [t for group in link.waiting for t in group]
+                    link.waiting = []
             for t in lost:
                 self.counts[t.stream.name]["lost"] += 1
         elif isinstance(event, Recovery):

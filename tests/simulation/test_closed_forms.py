@@ -162,7 +162,7 @@ def test_lindley(rough):
 
 
 def test_link_throughput():
-    """A link passes no more than its bandwidth, in order, holds what is on its way, and the rest waits."""
+    """A link passes at most bandwidth times delay tuples per delay, in order, and the rest waits."""
     network = chain([0.0, 0.0])
     cluster = Cluster.of([Host(name="h1"), Host(name="h2")], Link(0.5, 20.0))
     rates = Rates.constant({"s1": 100}, 60)

@@ -59,6 +59,17 @@ class Link:
     delay: float = 0.0
     bandwidth: float = math.inf
 
+    @property
+    def in_flight(self) -> float:
+        """Tuples that may be on the way at a time: whole ones that pass during the delay; without a delay, all."""
+        volume = self.delay * self.bandwidth if self.delay > 0 else math.inf
+        return max(1.0, math.floor(volume * (1 + 1e-9))) if volume < math.inf else math.inf
+
+    @property
+    def throughput(self) -> float:
+        """Tuples/s that can be counted on: the bandwidth, or less where rounding leaves fewer on the way."""
+        return min(self.bandwidth, self.in_flight / self.delay) if self.delay > 0 else self.bandwidth
+
 
 @attrs.frozen(kw_only=True)
 class SparkSettings:

@@ -26,7 +26,7 @@ ENDLESS = 1e6
 """Cores of a host that limits nothing."""
 
 LINKED = 0.95
-"""Share of a link's bandwidth that is used, so that what waits for it gets through some time."""
+"""Share of what a link carries that is used, so that what waits for it gets through some time."""
 
 MOST = 2_000
 """Vertices beyond which a table takes longer than the linear programs that it saves."""
@@ -74,7 +74,7 @@ class Exactly:
         limit = np.array(program.limit)
         for row, name in enumerate(program.resources[program.hosts :], program.hosts):
             start, _, end = name.partition("->")
-            limit[row] = LINKED * cluster.link(start, end).bandwidth
+            limit[row] = LINKED * cluster.link(start, end).throughput
         program = attrs.evolve(program, limit=limit)
         rows = np.array([program.resources.index(name) for name in now.hosts], np.int64)
         fixed = undroppable(network)

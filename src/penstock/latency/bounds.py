@@ -162,7 +162,9 @@ def upper_bounds(
         return Bounds()
     copies = hosts_by_operator(placement)
     order = _in_order(network, copies)
-    if order is None:
+    links = [cluster.link(*pair) for pair in _limited_links(network, copies, cluster)]
+    # The fluid would cross faster than real tuples do.
+    if order is None or any(link.throughput < link.bandwidth * (1 - 1e-9) for link in links):
         return Bounds()
     single = grain(network, copies, cluster)
     load = dict(zip(cluster.hosts, model.host_load(placement, cluster), strict=True))

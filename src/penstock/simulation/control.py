@@ -21,7 +21,7 @@ from penstock.simulation.lists import Tuples, chain, coming, expect, groups, wal
 from penstock.simulation.numbers import mixed
 from penstock.simulation.places import position
 from penstock.simulation.room import hashed
-from penstock.simulation.state import BATCH, COMPLETE, EPSILON, FCFS, KEEP, LINK, RELEASE, ROUND_ROBIN, WINDOW, State
+from penstock.simulation.state import BATCH, COMPLETE, EPSILON, FCFS, KEEP, RELEASE, ROUND_ROBIN, WINDOW, State
 from penstock.simulation.watch import Watch
 
 
@@ -206,7 +206,10 @@ def _fail(run: Compiled, h: int) -> None:
     cores["node"] = -1
     _empty(s, np.flatnonzero(s.units["host"] == h))
     for index in np.flatnonzero(s.links["start"] == h).tolist():
-        _strand(s, index, now)
+        link = s.links[index]
+        for n in list(groups(s, int(link["waithead"]))):
+            _lose(s, n)
+        link["waithead"] = link["waittail"] = -1
     for n in list(groups(s, int(host["held"]))):
         _release(s, n)
     if host["until"] > now:
@@ -230,26 +233,6 @@ def _empty(s: State, units: Ints) -> None:
     s.inputs["waiting"][here] = s.inputs["length"][here] = 0
     events = coming(s)
     expect(s, events[(events["key"] >> 56 != WINDOW) | ~np.isin(events["index"], units)])
-
-
-def _strand(s: State, index: int, now: float) -> None:
-    """Lose what has not taken off on a link whose sender has failed; what has lands all the same."""
-    link = s.links[index]
-    tuples = np.array(list(walk(s, int(link["head"]))), np.int64)
-    leaves = s.nodes["enqueued"][tuples]
-    flying = int(np.searchsorted(leaves, now, side="right"))
-    if flying == tuples.size:
-        return
-    # The first of the others was to leave as soon as the link was free.
-    link["free"] = leaves[flying]
-    link["sent"] -= tuples.size - flying
-    lost = list(groups(s, int(tuples[flying])))
-    chain(s, link, tuples[:flying])
-    for n in lost:
-        _lose(s, n)
-    if not flying:
-        events = coming(s)
-        expect(s, events[(events["key"] >> 56 != LINK) | (events["index"] != index)])
 
 
 def _forget(s: State, h: int) -> None:

@@ -67,7 +67,7 @@ def position(host: Records, members: Records, unit: int) -> int:
 
 def empty_link(link: Link, start: int, end: int) -> tuple[float, ...]:
     """Return the row of a link from one host to another that nothing has crossed yet."""
-    return start, end, link.delay, 1 / link.bandwidth, 0.0, 0, -1, -1
+    return start, link.delay, int(min(link.in_flight, 2**62)), 0, 0, -1, -1, -1, end, -1
 
 
 def links_of(

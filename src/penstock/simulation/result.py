@@ -264,7 +264,7 @@ def assemble(
     order = ("arrived", "delivered", "dropped", "consumed", "queued", "lost")
     streams = {name: {part: int(counts[part][index]) for part in order} for index, name in enumerate(run.streams)}
     parts = ("delivered", "dropped", "consumed", "queued", "lost")
-    on_links = _on_links(run, end)
+    on_links = _on_links(run)
     whole = latencies.summary()
     return SimulationResult(
         latency=whole,
@@ -295,11 +295,10 @@ def assemble(
     )
 
 
-def _on_links(run: Compiled, end: float) -> list[dict[str, int]]:
-    """Return for each link how many tuples have begun to cross it by the end, and how many are on it or wait for it."""
+def _on_links(run: Compiled) -> list[dict[str, int]]:
+    """Return for each link how many tuples have begun to cross it, and how many are on it or wait for it."""
     s, found = run.state, []
     for link in s.links:
-        tuples = np.array(list(walk(s, int(link["head"]))), np.int64)
-        waiting = int((s.nodes["enqueued"][tuples] > end).sum())
-        found.append({"sent": int(link["sent"]) - waiting, "queued": tuples.size})
+        waiting = sum(1 for _ in walk(s, int(link["waithead"])))
+        found.append({"sent": int(link["sent"]), "queued": int(link["flying"]) + waiting})
     return found

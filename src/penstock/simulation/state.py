@@ -96,11 +96,11 @@ CORE = _lines(
         ("next", "i8"),
     ]
 )  # fmt: skip
-# step: from one tuple that takes off to the next (s); free: when the next one may; head: all that have not landed.
+# capacity: how many may be on the way at a time. head, tail: of those; waithead, waittail: of those that wait.
 LINKS = _lines(
     [
-        ("start", "i8"), ("end", "i8"), ("delay", "f8"), ("step", "f8"), ("free", "f8"), ("sent", "i8"),
-        ("head", "i8"), ("tail", "i8"),
+        ("start", "i8"), ("delay", "f8"), ("capacity", "i8"), ("flying", "i8"), ("sent", "i8"), ("head", "i8"),
+        ("tail", "i8"), ("waithead", "i8"), ("end", "i8"), ("waittail", "i8"),
     ]
 )  # fmt: skip
 SOURCE = np.dtype(

@@ -41,7 +41,7 @@ _HOST = (
     "until", "step", "held", "heldtail", "outputs", "released", "planned",
 )  # fmt: skip
 _CORE = ("node", "start")
-_LINK = ("free", "sent", "head", "tail")
+_LINK = ("flying", "sent", "head", "tail", "waithead", "waittail")
 _SOURCE = ("number", "target", "limit")
 _GATE = ("head", "tail", "held", "passed", "last", "pending")
 _CLOCK = (

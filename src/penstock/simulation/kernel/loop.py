@@ -42,7 +42,7 @@ from penstock.simulation.kernel.tables import (
     trace_at,
     units_at,
 )
-from penstock.simulation.kernel.travel import deliver, enter, let_in, plan_batch
+from penstock.simulation.kernel.travel import deliver, enter, fly, let_in, plan_batch
 from penstock.simulation.kernel.waiting import take_next
 from penstock.simulation.state import (
     ARRIVAL,
@@ -190,15 +190,21 @@ def advance(address: int) -> Any:
             n = link.head
             identity = nodes_at(g.nodes, n).identity
             link.head = nodes_at(g.nodes, n).next
+            link.flying -= 1
             if link.head >= 0:
-                # It keeps the place in the order of events that it got when it was sent.
+                # It keeps the place in the order of events that it got when it took off.
                 first = nodes_at(g.nodes, link.head)
                 g.hole = 0
-                sink(g, first.enqueued + link.delay, first.order, index)
+                sink(g, first.enqueued, first.order, index)
             while n >= 0:
                 after = nodes_at(g.nodes, n).child
                 deliver(g, n, now)
                 n = after
+            n = link.waithead
+            if n >= 0:
+                link.waithead = nodes_at(g.nodes, n).next
+                nodes_at(g.nodes, n).next = -1
+                fly(g, index, n, now)
         elif kind == TRACE:
             row = trace_at(g.trace, g.traced)
             source = sources_at(g.sources, row.source)

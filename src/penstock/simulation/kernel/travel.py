@@ -148,16 +148,15 @@ def _between(g: Scalars, start: int, end: int) -> int:
 
 
 @routine
-def _fly(g: Scalars, l: int, n: int, now: float) -> None:  # noqa: E741
-    """Send a tuple over a link as soon as that is free; only the first to land has an event, since all fly as long."""
+def fly(g: Scalars, l: int, n: int, now: float) -> None:  # noqa: E741
+    """Send a tuple over a link; only the first in flight has an event, since all take equally long."""
     link = links_at(g.links, l)
+    link.flying += 1
     link.sent += 1
-    leaves = max(now, link.free)
-    link.free = leaves + link.step
-    nodes_at(g.nodes, n).enqueued = leaves
+    nodes_at(g.nodes, n).enqueued = now + link.delay
     if link.head < 0:
         link.head = n
-        nodes_at(g.nodes, n).order = push(g, leaves + link.delay, LINK, l)
+        nodes_at(g.nodes, n).order = push(g, now + link.delay, LINK, l)
     else:
         nodes_at(g.nodes, link.tail).next = n
         g.sequence += 1
@@ -214,7 +213,7 @@ def _send(g: Scalars, o: int, n: int, start: int, now: float) -> None:
     link = links_at(g.links, at)
     first_there = end.stamp != g.stamp
     end.stamp = g.stamp
-    if link.delay == 0.0 and link.step == 0.0:
+    if link.delay == 0.0:
         link.sent += first_there
         deliver(g, n, now)
     elif not first_there:
@@ -222,7 +221,14 @@ def _send(g: Scalars, o: int, n: int, start: int, now: float) -> None:
         end.last = n
     else:
         end.last = n
-        _fly(g, at, n, now)
+        if link.flying < link.capacity:
+            fly(g, at, n, now)
+        else:
+            if link.waithead < 0:
+                link.waithead = n
+            else:
+                nodes_at(g.nodes, link.waittail).next = n
+            link.waittail = n
 
 
 @routine
