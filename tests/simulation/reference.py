@@ -62,7 +62,7 @@ class Reference:
         self.counts = defaultdict(Counter)
         self.number, self.done, self.last = Counter(), Counter(), defaultdict(lambda: -math.inf)
         self.kept, self.panes, self.pending = defaultdict(list), defaultdict(dict), {}
-        self.seen, self.rows, self.events, self.live = set(), [], [], 0
+        self.seen, self.rows, self.events, self.live, self.leaving = set(), [], [], 0, None
         self.gates = {
             (s, reader, stream.port): Tuple(held=[], last=-math.inf, due=False, read=0, stream=stream)
             for s in network.sources
@@ -130,9 +130,9 @@ class Reference:
                 return
             identity = t.id
             self.events.append((now, kind, identity))
+            self.leaving = host, core
             self.serve(t, host, now)
-            self.cores[host][core] = None
-            self.next(host, core, now)
+            self.leave(now)
             return
         if kind in (ARRIVAL, TRACE):
             row = self.number["trace"]
@@ -269,8 +269,11 @@ class Reference:
         if host in self.down:
             count["lost"] += 1
             return
-        idle = host is not None and None in self.cores[host] and not self.paused[t.reader]
-        full = host is not None and not idle and sum(w.port == t.port for w in self.queue[t.reader]) >= queue
+        idle = lambda: host is not None and None in self.cores[host] and not self.paused[t.reader]  # noqa: E731
+        full = lambda: not idle() and host and sum(w.port == t.port for w in self.queue[t.reader]) >= queue  # noqa: E731
+        if full() and self.leaving and self.leaving[0] == host and not self.paused[t.reader]:
+            self.leave(now)
+        idle, full = idle(), full()
         if copies > 1 and (t.id, t.reader, t.port) in self.seen:
             count["arrived"] -= 1
             return
@@ -290,6 +293,13 @@ class Reference:
             self.order += 1
             t.order = self.order
             self.queue[t.reader].append(t)
+
+    def leave(self, now):
+        """Free the core whose service ends, unless it has been."""
+        if self.leaving is not None:
+            (host, core), self.leaving = self.leaving, None
+            self.cores[host][core] = None
+            self.next(host, core, now)
 
     def next(self, host, core, now):
         waiting = [t for u in self.units if self.place[u] == host and not self.paused[u] for t in self.queue[u]]

@@ -47,6 +47,25 @@ def test_even_arrivals_follow_the_integral_of_the_rate():
     np.testing.assert_allclose(result.trace["stimulus"], [1, 1.5, 3, 3.25, 3.5, 3.75, 4, 4 + 1 / 1.5, 5 + 0.5 / 1.5])
 
 
+@pytest.mark.parametrize("policy", ["fcfs", "round-robin", "stimulus", "longest-queue"])
+@pytest.mark.parametrize(("queue", "outputs", "dropped"), [(0, 1, 0), (1, 2, 0), (2, 3, 0), (0, 2, 1), (1, 5, 3)])
+def test_a_host_that_is_done_serves_the_first_output_and_holds_the_others(policy, queue, outputs, dropped):
+    """What a tuple puts out on its own host finds the core free: one begins, and as many wait as may."""
+    network = chain([0.001, 0.001], [outputs, 1.0])
+    found = run(network, Arrivals.of([0.0, 0.1], "s1"), Options(policy=policy, queue=queue, drain=True))
+    assert found.streams["o1.1->o1.2"]["dropped"] == 2 * dropped
+    assert found.latency["max"] == pytest.approx(0.001 * (1 + outputs - dropped))
+
+
+def test_what_a_host_takes_next_leaves_its_place_to_an_output():
+    """Where a queue is full, the tuple that is served next leaves it before what comes at that moment is dropped."""
+    network = chain([1.0, 1.0])
+    found = run(network, Arrivals.of([0.0, 0.5, 1.5], "s1"), Options(queue=1, drain=True))
+    assert found.totals["dropped"] == 0
+    # At 2 s and at 4 s the second operator's queue is full of the tuple that is served from then on.
+    assert found.trace["egress"].tolist() == [3.0, 5.0, 6.0]
+
+
 def test_capacity_and_cores_set_the_service_time():
     """Capacity 2 with one core halves service times; with two cores two tuples are served at a time."""
     arrivals = Arrivals.of([0.0, 0.0], "s")

@@ -139,7 +139,7 @@ def _scalars(state: layout.State, options: Options, *, replicated: bool) -> None
     g["warmup"], g["policy"] = options.warmup, POLICIES[options.policy]
     g["subinterval"] = options.subinterval
     g["queue"] = 2**62 if options.queue is None else options.queue
-    g["drain"], g["free"] = options.drain, -1
+    g["drain"], g["free"], g["leaving"] = options.drain, -1, -1
     g["wide"] = len(units) > WIDE
     g["fan"] = max([*state.sources["readers"].tolist(), *units["readers"].tolist(), 1])
     g["replicated"] = replicated

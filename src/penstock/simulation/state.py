@@ -137,6 +137,7 @@ TABLES = {
     "log": LOGGED, "kicks": KICK,
 }  # fmt: skip
 
+# leaving: the core whose service ends, while that puts out what it yields and until it takes another; else -1.
 GLOBALS = np.dtype(
     [
         ("now", "f8"), ("end", "f8"), ("control", "f8"), ("warmup", "f8"), ("input_end", "f8"),
@@ -144,7 +145,7 @@ GLOBALS = np.dtype(
         ("duplicates", "i8"), ("heaped", "i8"), ("hole", "i8"), ("free", "i8"), ("fresh", "i8"), ("used", "i8"),
         ("rowed", "i8"), ("logs", "i8"), ("kicked", "i8"), ("traced", "i8"), ("known", "i8"), ("fan", "i8"),
         ("policy", "i8"), ("queue", "i8"), ("drain", "i8"), ("replicated", "i8"), ("period", "f8"),
-        ("periods", "i8"), ("plenty", "i8"), ("wide", "i8"), ("subinterval", "f8"),
+        ("periods", "i8"), ("plenty", "i8"), ("wide", "i8"), ("subinterval", "f8"), ("leaving", "i8"),
         *((name, "i8") for name in TABLES), *((f"size_{name}", "i8") for name in TABLES),
     ]
 )  # fmt: skip

@@ -43,7 +43,7 @@ from penstock.simulation.kernel.tables import (
     units_at,
 )
 from penstock.simulation.kernel.travel import deliver, enter, fly, let_in, plan_batch
-from penstock.simulation.kernel.waiting import take_next
+from penstock.simulation.kernel.waiting import leave, take_next
 from penstock.simulation.state import (
     ARRIVAL,
     BATCH,
@@ -172,11 +172,10 @@ def advance(address: int) -> Any:
             unit = units_at(g.units, inputs_at(g.inputs, nodes_at(g.nodes, n).input).unit)
             unit.busy += (now - core.start) / host.cores
             host.busy += (now - core.start) / host.cores
+            g.leaving = index
             serve(g, n, h, now)
-            core.node = -1
-            host.idle += 1
-            if host.waiting > 0:
-                take_next(g, h, index, now)
+            if g.leaving >= 0:
+                leave(g, now)
         elif kind == ARRIVAL:
             source = sources_at(g.sources, index)
             identity = mix(source.key + np.uint64(source.number))

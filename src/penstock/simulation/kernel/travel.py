@@ -24,7 +24,7 @@ from penstock.simulation.kernel.tables import (
     streams_at,
     units_at,
 )
-from penstock.simulation.kernel.waiting import begin, enqueue, free_node, new_node
+from penstock.simulation.kernel.waiting import begin, enqueue, free_node, leave, new_node
 from penstock.simulation.state import BATCH, EPSILON, LET, LINK, ROUND_ROBIN
 
 _11 = np.uint64(11)
@@ -110,6 +110,11 @@ def deliver(g: Scalars, n: int, now: float) -> None:
         return
     idle = host.idle > 0 and unit.paused == 0 and host.batch == 0
     full = not idle and i.waiting >= g.queue
+    if full and unit.paused == 0 and g.leaving >= 0 and cores_at(g.cores, g.leaving).host == unit.host:
+        # What put it out leaves its place: the core takes what is next before anything is dropped.
+        leave(g, now)
+        idle = host.idle > 0
+        full = not idle and i.waiting >= g.queue
     if _double(g, n, not full):
         return
     node.enqueued = now

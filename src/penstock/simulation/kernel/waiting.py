@@ -172,6 +172,17 @@ def take_next(g: Scalars, h: int, core: int, now: float) -> None:
 
 
 @routine
+def leave(g: Scalars, now: float) -> None:
+    """Free the core whose service ends, and let it take what waits."""
+    core = cores_at(g.cores, g.leaving)
+    core.node = -1
+    hosts_at(g.hosts, core.host).idle += 1
+    if hosts_at(g.hosts, core.host).waiting > 0:
+        take_next(g, core.host, g.leaving, now)
+    g.leaving = -1
+
+
+@routine
 def enqueue(g: Scalars, n: int, u: int, now: float) -> None:
     """Put a tuple where it waits: the unit's list, or under the host's policy."""
     unit = units_at(g.units, u)
