@@ -10,13 +10,14 @@ from latency_cases import random_chain
 
 from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError, TooLong
+from penstock.latency.estimate import Estimate
 from penstock.latency.intervals import with_interval
 from penstock.latency.mace import mace
 from penstock.latency.models import model_of
 from penstock.latency.sharing import sharing
 from penstock.load import load_model
 from penstock.load.statistics import OperatorStatistics, Statistics
-from penstock.network import chain, chains
+from penstock.network import Network, Operator, Sink, Source, chain, chains
 from penstock.workload import Rates
 
 
@@ -101,3 +102,24 @@ def test_an_interval_whose_draws_cannot_be_followed_is_not_drawn(monkeypatch: py
     assert told.spread is not None
     assert told.spread.total["worst"] == (told.total.worst,) * 2
     assert any("too long to be followed" in note for note in told.notes)
+
+
+def test_ways_that_meet_again_are_not_followed_one_by_one() -> None:
+    """Filters in twenty pairs that meet again wait as one filter of the same work, and so does a row of a thousand."""
+    rows = [Operator(name="u0", kind="filter", inputs=("s1",), cost=(0.0,))]
+    for k in range(20):
+        pair = [
+            Operator(name=f"{a}{k}", kind="filter", inputs=(f"u{k}",), cost=(1e-3,), selectivity=(0.5,)) for a in "ab"
+        ]
+        rows += [*pair, Operator(name=f"u{k + 1}", kind="union", inputs=(f"a{k}", f"b{k}"), cost=(0.0, 0.0))]
+    many = Network.of("pairs", [Source(name="s1")], rows, [Sink(name="t1", input="u20")])
+    rates = Rates.of(1.0, {"s1": [53.0, 11.0]})
+    wanted = found_of(chain([0.04]), rates)
+    for network in (many, chain([4e-5] * 1000)):
+        found = found_of(network, rates)
+        assert list(found.total.by_key().values()) == pytest.approx(list(wanted.total.by_key().values()))
+
+
+def found_of(network: Network, rates: Rates) -> Estimate:
+    """What the model says of a network on one host."""
+    return sharing(load_model(network, rates), dict.fromkeys(network.operators, "h1"), Cluster.uniform(1))

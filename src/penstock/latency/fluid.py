@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 
 import attrs
 import numpy as np
@@ -19,6 +20,12 @@ STEP = 0.1
 
 LIMIT = 2_000_000
 """Operators times steps that are followed at most."""
+
+KEPT = 1024
+"""Queries in a period whose work is kept for the next tuples."""
+
+_Exit = tuple[str, str | None, int]
+"""An operator, who reads it outside of its query (None: its tuples end there), and the port."""
 
 
 def shares(demand: Array, capacity: float) -> Array:
@@ -60,6 +67,12 @@ class Fluid:
         self.network: Network = model.network
         part = {name: number for number, query in enumerate(self.network.queries) for name in query}
         self.home = {name: (placement[name], part[name]) for name in self.network.operators}
+        self.members: dict[tuple[str, int], list[str]] = {}
+        for name, home in self.home.items():
+            self.members.setdefault(home, []).append(name)
+        inside = {(s.reader, s.port): self.home.get(s.writer) == self.home.get(s.reader) for s in self.network.streams}
+        self.entered = {to for to, whole in inside.items() if not whole}
+        self.behind = lru_cache(KEPT)(self._behind)
         self.gain = {name: model.gain(name) for name in self.network.operators}
         self.ends = {name: model.ends(name) for name in self.network.operators}
         self.fine = max(1, int(np.ceil(model.period / STEP - 1e-9)))
@@ -103,7 +116,7 @@ class Fluid:
 
     def _send(self, now: int, q: int, reader: str, port: int, tuples: float, ready: float) -> None:
         step = max(now, int(np.ceil(ready / self.width - 1e-9)) - 1)
-        work = self._each(q, reader, port, tuples, lambda *_: None)
+        work = tuples * self.behind(self.home[reader], q // self.fine)[reader, port][0]
         self.coming.setdefault(step, []).append(_Parcel(q, reader, port, tuples, work, ready))
 
     def _collect(self, k: int) -> None:
@@ -133,31 +146,34 @@ class Fluid:
 
     def _leave(self, k: int, parcel: _Parcel, at: float) -> None:
         """Hand on what a query puts out of a parcel."""
-
-        def out(name: str, reader: str | None, port: int, tuples: float) -> None:
-            if reader is None or reader in self.network.sinks:
-                late = at - (parcel.slice + 1) * self.width
-                (self.ended if reader is None else self.found[reader]).append((parcel.slice, late, tuples))
+        _, out = self.behind(self.home[parcel.operator], parcel.slice // self.fine)[parcel.operator, parcel.port]
+        late = at - (parcel.slice + 1) * self.width
+        for (name, reader, port), share in out.items():
+            tuples = parcel.tuples * share
+            if reader is None:
+                self.ended.append((parcel.slice, late, tuples))
+            elif reader in self.network.sinks:
+                self.found[reader].append((parcel.slice, late, tuples))
             else:
                 far = self.cluster.link(self.placement[name], self.placement[reader]).delay
                 self._send(k, parcel.slice, reader, port, tuples, at + far)
 
-        self._each(parcel.slice, parcel.operator, parcel.port, parcel.tuples, out)
+    def _behind(self, home: tuple[str, int], period: int) -> dict[tuple[str, int], tuple[float, dict[_Exit, float]]]:
+        """Return by operator and port at which a query is entered the work there that a tuple makes, and what leaves.
 
-    def _each(
-        self, q: int, name: str, port: int, tuples: float, out: Callable[[str, str | None, int, float], None]
-    ) -> float:
-        """Return the work of tuples at an operator and behind it in its query; tell what leaves the query or ends."""
-        operator = self.network.operators[name]
-        work = tuples * (operator.cost or ())[port]
-        made = tuples * float(self.gain[name][port, q // self.fine])
-        if self.ends[name][port, q // self.fine]:
-            out(name, None, port, tuples)
-        for stream in self.network.outputs(name):
-            if made * stream.share <= 0:
-                continue
-            if self.home.get(stream.reader) == self.home[name]:
-                work += self._each(q, stream.reader, stream.port, made * stream.share, out)
-            else:
-                out(name, stream.reader, stream.port, made * stream.share)
-        return work
+        Each operator asks its readers only: ways that part and meet again are too many to be followed one by one.
+        """
+        known: dict[tuple[str, int], tuple[float, dict[_Exit, float]]] = {}
+        for name in reversed(self.members[home]):
+            for port, cost in enumerate(self.network.operators[name].cost or ()):
+                work, out = cost, dict[_Exit, float]()
+                if self.ends[name][port, period]:
+                    out[name, None, port] = 1.0
+                for stream in self.network.outputs(name):
+                    made, to = float(self.gain[name][port, period]) * stream.share, (stream.reader, stream.port)
+                    more, further = known.get(to, (0.0, {(name, *to): 1.0}))
+                    work += made * more
+                    for way, tuples in further.items() if made > 0 else ():
+                        out[way] = out.get(way, 0.0) + made * tuples
+                known[name, port] = work, out
+        return {to: known[to] for to in known.keys() & self.entered}
