@@ -17,7 +17,7 @@ from penstock.cluster import Cluster, Placement
 from penstock.latency.estimate import Estimate
 from penstock.latency.mace import mace
 from penstock.load import LoadModel, load_model
-from penstock.network import Network, Operator, Sink, Source
+from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.sizing.compare import compared, ranked
 from penstock.sizing.joins import below, rewritings
 from penstock.workload import Rates
@@ -186,3 +186,16 @@ def test_texts_stay_where_columns_are_renamed() -> None:
                             network.sinks.values()), "costly")  # fmt: skip
     assert made is not None
     assert made[1].operators["costly"].where == "key < 4 and y <> \"y's right_key\" and `y` > 'y'"
+
+
+def test_long_rows_of_filters() -> None:
+    """A thousand filters in a row have an order, and a thousand delays let a filter pass below a join behind them."""
+    base, row = pairs(), chain([1e-5] * 1000)
+    assert next(rewritings(row)) == ((), row)
+    long = [
+        Operator(name=f"d{k}", kind="delay", inputs=(f"d{k - 1}" if k else "b",), cost=(1e-5,), selectivity=(1.0,))
+        for k in range(1000)
+    ]
+    right = attrs.evolve(base.operators["right"], inputs=("d999",))
+    network = base.having([*long, right, *(o for o in base.operators.values() if o.name != "right")])
+    assert below(network, "costly") is not None

@@ -53,14 +53,13 @@ def _plans(network: Network) -> Iterator[tuple[Order, Network]]:
 
 def _sides(network: Network) -> frozenset[tuple[str, str]]:
     """Return for each filter what it comes before, past operators that it may be in a row with."""
-
-    def end(name: str) -> str:
+    end: dict[str, str] = {}
+    for name in reversed([*network.operators]):
         readers = network.outputs(name)
         reader = readers[0].reader if len(readers) == 1 else name
-        movable = reader in network.operators and network.operators[reader].kind in MOVABLE
-        return end(reader) if movable and reader != name else reader
-
-    return frozenset((o.name, end(o.name)) for o in network.operators.values() if o.kind == "filter")
+        movable = reader in end and network.operators[reader].kind in MOVABLE
+        end[name] = end[reader] if movable else reader
+    return frozenset((o.name, end[o.name]) for o in network.operators.values() if o.kind == "filter")
 
 
 def behind(network: Network, name: str) -> tuple[str, Network] | None:
@@ -159,26 +158,34 @@ def _names(network: Network, join: Operator) -> tuple[dict[str, str], dict[str, 
 
 def _columns(network: Network, writer: str) -> frozenset[str] | None:
     """Return the columns of what a source or operator writes, or None where they are not known."""
+    selected = []
+    while writer in network.operators and network.operators[writer].kind in (*MOVABLE, "union"):
+        operator = network.operators[writer]
+        selected += [] if operator.kind != "map" or operator.select is None else [operator.select]
+        writer = operator.inputs[0]
+    found = _written(network, writer)
+    for select in reversed(selected):
+        parts = [part.split() for part in split(select)]
+        if found is None or not all(parts):
+            return None
+        if not all(WORD.fullmatch(part[-1].strip("`")) or part == ["*"] for part in parts):
+            return None
+        made = frozenset(part[-1].strip("`") for part in parts if part != ["*"])
+        found = made | found if ["*"] in parts else made
+    return found
+
+
+def _written(network: Network, writer: str) -> frozenset[str] | None:
+    """Return the columns of a source or a join, or None where they are not known."""
     if writer in network.sources:
         schema = network.sources[writer].schema
         fields = None if schema is None or "<" in schema else [field.split() for field in split(schema)]
         if fields is None or not all(fields):
             return None
         return frozenset(field[0].strip("`:") for field in fields)
-    operator = network.operators[writer]
-    if operator.kind == "join" and _plain(operator):
-        names = _names(network, operator)
-        return None if names is None else frozenset(name for side in names for name in side.values())
-    if operator.kind not in ("filter", "delay", "union", "map"):
-        return None
-    before = _columns(network, operator.inputs[0])
-    if operator.kind != "map" or operator.select is None or before is None:
-        return before
-    parts = [part.split() for part in split(operator.select)]
-    if not all(parts) or not all(WORD.fullmatch(part[-1].strip("`")) or part == ["*"] for part in parts):
-        return None
-    made = frozenset(part[-1].strip("`") for part in parts if part != ["*"])
-    return made | before if ["*"] in parts else made
+    join = network.operators[writer]
+    names = _names(network, join) if join.kind == "join" and _plain(join) else None
+    return None if names is None else frozenset(name for side in names for name in side.values())
 
 
 def _renamed(one: Operator, names: Mapping[str, str]) -> str | None:
