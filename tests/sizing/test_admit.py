@@ -14,12 +14,13 @@ from latency_cases import random_network, renamed, runs
 
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import Infeasible, InputError
+from penstock.latency.batches import PlacedBatches
 from penstock.latency.mace import mace
 from penstock.latency.models import MODELS
 from penstock.latency.pipelined import pipelined
 from penstock.load import load_model
 from penstock.load.statistics import HostStatistics, Statistics
-from penstock.network import Network, Operator, Sink, Source, chain
+from penstock.network import Network, Operator, Sink, Source, chain, chains
 from penstock.network.model import Growth
 from penstock.sizing.admit import admit, merged
 from penstock.workload import Rates
@@ -137,6 +138,23 @@ def test_a_slow_model_is_not_asked_about_every_placement_of_many_operators(monke
     assert not found.exhaustive
     two = renamed(chain([0.002, 0.001]), "new-")
     assert admit(runs(running, rates, placement, Cluster.uniform(8)), two, 5.0, model="sharing").exhaustive
+
+
+def test_micro_batches_are_followed_where_a_placement_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all placements only the answer gets a whole estimate, and only the parts that it may change are followed."""
+    parts: list[tuple[str, ...]] = []
+    whole: list[int] = []
+    worst, bar = PlacedBatches.worst, PlacedBatches.error_bar
+    monkeypatch.setattr(PlacedBatches, "worst", lambda it: parts.append((*it.placement,)) or worst(it))
+    monkeypatch.setattr(PlacedBatches, "error_bar", lambda it, *a, **k: whole.append(1) or bar(it, *a, **k))
+    running, new = chains([[0.001]] * 6), renamed(chain([0.002, 0.001]), "new-")
+    placement = Placement({name: f"h{k + 1}" for k, name in enumerate(running.operators)})
+    rates = Rates.constant(dict.fromkeys(running.sources, 100.0), 5.0)
+    found = admit(runs(running, rates, placement, Cluster.uniform(6)), new, 5.0, model="microbatch")
+    assert found.exhaustive
+    assert len(whole) == 2  # That of the answer, and the one before.
+    assert parts.count(("o1.1",)) == 1
+    assert max(map(len, parts)) == 4
 
 
 def test_tighter_bounds_of_single_sinks() -> None:

@@ -12,12 +12,13 @@ from penstock.arrays import Array
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.files import Document
+from penstock.latency.batching import Recursion
 from penstock.latency.carried import Carried, carried
 from penstock.latency.draws import AT_FIRST, DRAWS, Draws, by_chance, certain, draw, guessed, seen_later
 from penstock.latency.estimate import UNTOLD, ErrorBar, Estimate, Quantiles, Spread, too_long
 from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.mace import cost_error, cumulative_excess, described, furthest_behind
-from penstock.latency.microbatch import COMMIT, READING, MicrobatchResult, predicted
+from penstock.latency.microbatch import COMMIT, READING, MicrobatchResult, arrived, predicted
 from penstock.latency.shape import Pace
 from penstock.latency.spread import HIGH, LOW, batch_draws, spread_of, worst_draws
 from penstock.latency.steady import steady_state
@@ -181,6 +182,23 @@ class PlacedBatches:
         if slower is not None:
             pace = pace._replace(noise=[slower.get(name, np.ones(1)) for name in self.made.hosts])
         return predicted(self.made, self.queries, pace, factors)
+
+    def worst(self) -> dict[str, float]:
+        """Return the worst latency (s) of each sink that gets tuples, and of each operator in which some end.
+
+        Raises
+        ------
+        InputError
+            If a batch would take as long as `LONGEST`.
+        """
+        batches = Recursion(self.made.shape).run(self._pace([self.hosts.factor[name] for name in self.made.hosts]))
+        _check_length(float((batches.end - batches.start).max(initial=0.0)))
+        found = {}
+        for name, ways in (*self.made.sinks.items(), *self.made.ends.items()):
+            _, latency, weight = arrived(self.made, batches, ways)
+            if (weight > 0).any():
+                found[name] = float(latency[weight > 0].max())
+        return found
 
     def error_bar(self, result: MicrobatchResult, *, ends: bool = False) -> ErrorBar:
         """Return what an error of a host's costs does to the worst latency of what `run` predicts, by running it again.
@@ -363,15 +381,11 @@ def microbatch_estimate(
     InputError
         If the placement has replicas, which Spark does not run, or a batch would take as long as `LONGEST`.
     """
-    for name in placement:
-        if base_name(name) != name:
-            raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
+    without_replicas(placement)
     hosts = BatchHosts.of(statistics, cluster)
     placed = hosts.placed(model, placement)
     result = placed.run()
-    # The recursion cuts longer batches off there; times of this size are rounded.
-    if max((batch.duration for batch in result.batches), default=0.0) > 0.999 * LONGEST:
-        raise too_long()
+    _check_length(max((batch.duration for batch in result.batches), default=0.0))
     every = result.with_ends()
     total, series = Quantiles.of(*every.whole()[1:]), every.worst(model.period, model.rates.periods)
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
@@ -392,6 +406,25 @@ def microbatch_estimate(
         statistics=described(statistics),
         steady=_steady(model, placement, hosts),
     )
+
+
+def without_replicas(placement: Iterable[str]) -> None:
+    """Refuse a placement with replicas.
+
+    Raises
+    ------
+    InputError
+        Naming the first one.
+    """
+    for name in placement:
+        if base_name(name) != name:
+            raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
+
+
+def _check_length(duration: float) -> None:
+    """Refuse a batch that the recursion may have cut off; times of this size are rounded."""
+    if duration > 0.999 * LONGEST:
+        raise too_long()
 
 
 def _steady(model: LoadModel, placement: Mapping[str, str], hosts: BatchHosts) -> Document | None:

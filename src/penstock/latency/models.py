@@ -13,6 +13,7 @@ from penstock.files import suggest
 from penstock.latency.batches import in_time, microbatch_estimate
 from penstock.latency.estimate import Estimate
 from penstock.latency.mace import mace
+from penstock.latency.many import Many
 from penstock.latency.pipelined import pipelined
 from penstock.latency.real_time import batched
 from penstock.latency.sharing import sharing
@@ -54,18 +55,21 @@ class Row:
         The model that is asked for a second opinion.
     factors
         Whether it reads hosts' factors itself.
+    many
+        What searches ask for the worst latencies of many placements, where that is faster.
     """
 
     estimate: Model
     above_backlog: Callable[[Network], bool] = lambda _: False
     second: str | None = None
     factors: bool = False
+    many: Callable[[LoadModel, Cluster, Statistics | None], Many] | None = None
 
 
 MODELS: Mapping[str, Row] = {
     "mace": Row(mace, lambda _: True, second="pipelined"),
     "pipelined": Row(pipelined, _without_count_joins, second="mace"),
-    "microbatch": Row(microbatch_estimate, factors=True),
+    "microbatch": Row(microbatch_estimate, factors=True, many=Many),
     "sharing": Row(sharing),
 }
 
@@ -137,6 +141,12 @@ def row_of(name: str) -> Row:
     if name not in MODELS:
         raise InputError(f"{name!r} is no latency model", at="--model", hint=suggest(name, MODELS, "models"))
     return MODELS[name]
+
+
+def many_of(name: str, model: LoadModel, cluster: Cluster, statistics: Statistics | None) -> Many | None:
+    """Return what says the worst latencies of many placements faster than the model does, if there is anything."""
+    many = row_of(name).many
+    return None if many is None else many(model, cluster, statistics)
 
 
 def checked_bound(latency: float, at: str = "--latency") -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from penstock.cluster import Placement
 from penstock.errors import InputError, locating
 from penstock.latency.estimate import Estimate
-from penstock.latency.models import above_backlog, model_of, timed
+from penstock.latency.models import above_backlog, many_of, model_of, timed
 from penstock.load import load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
@@ -102,13 +102,18 @@ def admit(
     def estimate(added: Mapping[str, str]) -> Estimate:
         return decide(loads, Placement({**placement, **added}), cluster, statistics)
 
+    many = many_of(model, loads, cluster, statistics)
+
+    def excess(added: Mapping[str, str]) -> float:
+        return bounds.excess(estimate(added)) if many is None else bounds.over(*many.worst({**placement, **added}))
+
     search = Candidates(loads, whole, tuple(new.operators), placement, cluster, statistics)
     if model == "mace" and cluster.free_links and not bounds.sinks and doubt is None:
         where, exhaustive = search.by_waits()
         after = estimate(search.named(where))
     else:
         least = bound if above_backlog(model, whole) else None
-        where, after, exhaustive = search.by_estimates(estimate, bounds.excess, least, doubt)
+        where, after, exhaustive = search.by_estimates(excess, estimate, least, bounds.excess, doubt)
     before = None
     if network.operators:
         before = decide(load_model(network, rates.only(network.sources)), placement, cluster, statistics)

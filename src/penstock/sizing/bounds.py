@@ -34,7 +34,10 @@ class Bounds:
 
     def excess(self, found: Estimate) -> float:
         """Return by how much (s) an estimate exceeds what it exceeds most, or by how little it stays below."""
-        whole, sinks = self._worst(found)
+        return self.over(*self._worst(found))
+
+    def over(self, whole: float, sinks: Mapping[str, float]) -> float:
+        """Return the same of worst latencies (s): over all tuples, and by sink."""
         return max([whole - self.latency, *(sinks[name] - limit for name, limit in self.sinks.items())])
 
     def missed(self, found: Estimate) -> tuple[str, ...]:

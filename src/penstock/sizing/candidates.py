@@ -25,8 +25,8 @@ ESTIMATES = 300
 INTERVALS = 20
 """Placements whose interval is drawn, at most, to find one that fits by it."""
 
-Weighed = tuple[float, tuple[int, ...], Estimate]
-"""An excess (s), the hosts of the new operators, and the estimate that has it."""
+Weighed = tuple[float, tuple[int, ...]]
+"""An excess (s), and the hosts of the new operators that have it."""
 
 Doubt = Callable[[Estimate, Mapping[str, str]], Estimate]
 """Gives the estimate of a placement of the new operators its interval."""
@@ -91,6 +91,9 @@ class Candidates:
         """Return hosts by operator, for numbers of both."""
         return {self.new[index]: self.hosts[host] for index, host in where.items()}
 
+    def _added(self, hosts: tuple[int, ...]) -> dict[str, str]:
+        return self.named(dict(enumerate(hosts)))
+
     def _room(self, host: int, load: float, state: float) -> bool:
         room = self.level[host] + load <= self.share[host] * (1 + TIE)
         return bool(room and (state == 0 or state <= self.hold[host]))
@@ -142,16 +145,18 @@ class Candidates:
 
     def by_estimates(
         self,
+        trial: Callable[[Mapping[str, str]], float],
         estimate: Callable[[Mapping[str, str]], Estimate],
-        excess: Callable[[Estimate], float],
         bound: float | None,
+        excess: Callable[[Estimate], float],
         doubt: Doubt | None = None,
     ) -> tuple[dict[int, int], Estimate, bool]:
         """Return the placement of least excess by a model of whole placements, and whether none can be better.
 
-        Candidates come in the order of their hosts' worst waits. With a ``bound`` (s) the model never answers less
-        than those waits, so that the search ends at the first candidate that cannot be better. With a ``doubt``
-        those that fit by the prediction are given their intervals, the best first, until one fits by its interval.
+        Candidates come in the order of their hosts' worst waits, and a ``trial`` says the excess of each. With a
+        ``bound`` (s) the model never answers less than those waits, so that the search ends at the first candidate
+        that cannot be better. With a ``doubt`` those that fit by the prediction are given their intervals, the best
+        first, until one fits by its interval.
         """
         few = len(self.new) <= 2
         listed = few or math.prod(len(places) for places in self.allowed) <= ROWS
@@ -169,12 +174,11 @@ class Candidates:
 
         def weigh(hosts: tuple[int, ...]) -> bool:
             nonlocal best
-            found = estimate(self.named(dict(enumerate(hosts))))
-            value = excess(found)
+            value = trial(self._added(hosts))
             if doubt is not None and value <= TIE:
-                fitting.append((value, hosts, found))
+                fitting.append((value, hosts))
             if best is None or value < best[0] - TIE:
-                best = (value, hosts, found)
+                best = (value, hosts)
                 return True
             return False
 
@@ -192,22 +196,26 @@ class Candidates:
             raise self._no_division()
         if not exhaustive:
             self._descend(weigh, lambda: best[1] if best else ())
-        if doubt is not None and fitting:
-            best, every = self._doubted(fitting, excess, doubt)
-            exhaustive = exhaustive and every
-        return dict(enumerate(best[1])), best[2], exhaustive
+        if doubt is None or not fitting:
+            return dict(enumerate(best[1])), estimate(self._added(best[1])), exhaustive
+        hosts, found, every = self._doubted(fitting, lambda added: doubt(estimate(added), added), excess)
+        return dict(enumerate(hosts)), found, exhaustive and every
 
     def _doubted(
-        self, fitting: list[Weighed], excess: Callable[[Estimate], float], doubt: Doubt
-    ) -> tuple[Weighed, bool]:
+        self,
+        fitting: list[Weighed],
+        surely: Callable[[Mapping[str, str]], Estimate],
+        excess: Callable[[Estimate], float],
+    ) -> tuple[tuple[int, ...], Estimate, bool]:
         """Return the first that fits by its interval, else the one that misses least; and whether all were drawn."""
-        drawn: list[Weighed] = []
-        for _, hosts, found in sorted(fitting, key=lambda row: row[0])[:INTERVALS]:
-            sure = doubt(found, self.named(dict(enumerate(hosts))))
-            drawn.append((excess(sure), hosts, sure))
+        drawn: list[tuple[float, tuple[int, ...], Estimate]] = []
+        for _, hosts in sorted(fitting, key=lambda row: row[0])[:INTERVALS]:
+            found = surely(self._added(hosts))
+            drawn.append((excess(found), hosts, found))
             if drawn[-1][0] <= TIE:
-                return drawn[-1], True
-        return min(drawn, key=lambda row: row[0]), len(drawn) == len(fitting)
+                return hosts, found, True
+        _, hosts, found = min(drawn, key=lambda row: row[0])
+        return hosts, found, len(drawn) == len(fitting)
 
     def _descend(self, weigh: Callable[[tuple[int, ...]], bool], now: Callable[[], tuple[int, ...]]) -> None:
         """Move one operator at a time, to the hosts where it alone would wait least, while that helps."""

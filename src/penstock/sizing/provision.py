@@ -13,7 +13,7 @@ from penstock.cluster import Cluster, Placement
 from penstock.errors import Infeasible, InputError, TooLong
 from penstock.files import Document
 from penstock.latency.estimate import Estimate
-from penstock.latency.models import above_backlog, model_of
+from penstock.latency.models import above_backlog, many_of, model_of
 from penstock.load import LoadModel
 from penstock.placement import Problem
 from penstock.placement import place as place_by
@@ -177,8 +177,11 @@ def _provided(
 
     def fits(count: int) -> Fitting | None:
         made = fleet.hosts({fleet.like[0]: count})
+        many = many_of(name, model, made, fleet.statistics(made))
         for trial in trials.on(made, count):
             try:
+                if many is not None and many.worst(trial).total > bound + TIE:
+                    continue
                 found = estimate(trial, made)
             except TooLong:
                 continue
