@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import attrs
 import numpy as np
 import pytest
@@ -227,3 +230,9 @@ def test_a_source_that_nobody_reads_changes_nothing(planner: str, count: int) ->
         for program, most in ((alone, rates), (wide, np.append(rates, 5.0)))
     ]
     np.testing.assert_allclose(found[0], found[1])
+
+
+def test_scipy_waits_until_a_program_is_split() -> None:
+    """Who simulates does not wait for SciPy."""
+    code = "import sys, penstock.simulation; assert not [name for name in sys.modules if name.startswith('scipy')]"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import attrs
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from penstock.arrays import Ints
 from penstock.network import Network
@@ -32,6 +30,10 @@ class Part:
 
 def split(program: Program) -> tuple[Part, ...]:
     """Return the parts of a program, none where it is one; what belongs to none never gets a tuple."""
+    # SciPy takes a quarter of a second, and most of those who import planners split nothing.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     network = program.network
     names = [*network.sources, *network.operators, *network.sinks]
     first, last = program.arcs, program.arcs + len(names)
