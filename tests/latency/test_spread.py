@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from latency_cases import random_case
 
-from penstock.cluster import Cluster, Placement, SparkSettings
+from penstock.cluster import Cluster, Link, Placement, SparkSettings
 from penstock.latency.batches import BatchHosts, microbatch_estimate
 from penstock.latency.draws import by_chance, draw
 from penstock.latency.intervals import with_interval
 from penstock.latency.mace import mace
 from penstock.latency.microbatch import COMMIT
 from penstock.latency.models import MODELS, model_of
+from penstock.latency.recosted import recosted
 from penstock.latency.spread import HIGH, LOW
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.fitting import ALONE
@@ -335,3 +336,38 @@ def test_costs_that_could_not_be_told_from_nothing_are_drawn_up_to_what_could(mo
     assert wide.spread is not None
     assert max(found.total.worst, wide.spread.total["worst"][0]) < 3
     assert 50 < wide.spread.total["worst"][1] < 300
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_mace_with_other_costs_is_mace_of_a_network_that_has_them(seed: int, narrow: bool) -> None:
+    """Draws give what a network with their costs would, to the bit, with links and copies as without."""
+    model, placement, cluster = random_case(seed, hosts=3, operators=8)
+    if narrow:
+        cluster = Cluster.of(cluster.hosts.values(), Link(0.05, 150.0))
+        placement = {**placement, f"{next(iter(placement))}#2": "h1"}
+    operators = model.network.operators.values()
+    factors = np.random.default_rng(seed).uniform(0.5, 2.0, (2, len(operators)))
+    for units in ("periods", "tuples"):
+        rows, sinks, series = recosted(model, placement, cluster, factors, units)
+        for k, row in enumerate(factors):
+            dear = [
+                attrs.evolve(o, cost=tuple(cost * factor for cost in o.cost))
+                for o, factor in zip(operators, row.tolist(), strict=True)
+            ]
+            wanted = mace(load_model(model.network.having(dear), model.rates), placement, cluster)
+            total = wanted.total if units == "periods" else wanted.tuples
+            assert rows[k].tolist() == [*total.by_key().values()]
+            assert {n: each[k].tolist() for n, each in sinks.items()} == {
+                n: [*each.by_key().values()] for n, each in wanted.sinks.items()
+            }
+            assert series[k].tolist() == wanted.series.tolist()
+
+
+def test_the_interval_of_mace_makes_no_network_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ways and arrivals are the same in all draws, and found once."""
+    model, placement, cluster = random_case(1, hosts=3, operators=8)
+    known = Statistics(operators={name: OperatorStatistics(error=0.1) for name in model.network.operators})
+    found = mace(model, placement, cluster, known)
+    monkeypatch.setattr("penstock.latency.intervals.load_model", None)
+    assert with_interval(found, model, placement, cluster, known, np.random.default_rng(1)).spread.draws == 200

@@ -13,6 +13,7 @@ from penstock.latency.batches import BatchHosts
 from penstock.latency.draws import DRAWS, certain, draw, guessed, homes
 from penstock.latency.estimate import Estimate, Spread
 from penstock.latency.models import model_of, timed
+from penstock.latency.recosted import recosted
 from penstock.latency.spread import spread_of
 from penstock.load import LoadModel, Statistics, load_model
 
@@ -76,12 +77,14 @@ def _recomputed(
     if certain(statistics, placement.values()) or model.load.size * count > NUMBERS:
         return None
     cluster, statistics = timed(found.model, cluster, statistics)
-    names, network, decide = list(cluster.hosts), model.network, model_of(found.model)
+    names, network = list(cluster.hosts), model.network
     drawn = draw(model, placement, names, statistics, rng, count=count)
     home = homes(placement, statistics)
     place = [names.index(home[name]) for name in network.operators]
     scale = drawn.cost * (drawn.factor * drawn.speed * drawn.wander[:, :, 0])[:, place]
-    answers = []
+    if found.model == "mace":
+        return spread_of(*recosted(model, placement, cluster, scale, found.units))
+    decide, answers = model_of(found.model), []
     for row in scale.tolist():
         dear = [
             attrs.evolve(operator, cost=tuple(cost * factor for cost in operator.cost or ()))

@@ -97,7 +97,7 @@ def mace(
     printed = max(peak + ways.longest.get(name, 0.0) for name, peak in peaks.items())
     proved = upper_bounds(model, placement, cluster, peaks)
     service = 2 * service_times(network, placement, cluster)
-    at_sinks = {name: _late(ways, name, waits) for name in network.sinks}
+    at_sinks = {name: late_at(ways, name, waits) for name in network.sinks}
     notes: tuple[str, ...] = NOTES
     if len({placement[name] for name in placement}) > 1:
         notes += ("backlog that forms on one host after another adds up: see the model pipelined",)
@@ -239,7 +239,7 @@ def waits_of(cluster: Cluster, excess: Array, links: Mapping[str, tuple[Array, f
     return waits | {name: row / bandwidth for name, (row, bandwidth) in links.items()}
 
 
-def _late(ways: Ways, sink: str, waits: Mapping[str, Array]) -> tuple[Array, Array]:
+def late_at(ways: Ways, sink: str, waits: Mapping[str, Array]) -> tuple[Array, Array]:
     """Return how late the tuples of a sink are (s), and how many, by period for each delay of their ways.
 
     They are late by this delay, or by the largest wait of the hosts and links on the sink's ways with the least delay
