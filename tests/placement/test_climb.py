@@ -168,3 +168,12 @@ def test_domains_share_the_time():
     """A time limit is that of all domains together, each of which gets its part."""
     climb = Divided(domains=4).of(algorithm("mace-climb", seconds=2.0))
     assert climb.inner.seconds == 0.5
+
+
+def test_a_problem_is_packed_once(monkeypatch):
+    """Where no start can be brought within the quotas by moves, packing anew is tried once, and not for every start."""
+    asked = []
+    monkeypatch.setattr("penstock.placement.climb.packed", asked.append)
+    arrays = Arrays.of(np.full((5, 4), 0.6), np.ones(4))
+    MaceClimb(restarts=8)(arrays, np.random.default_rng(0))
+    assert asked == [arrays]

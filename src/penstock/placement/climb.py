@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 import attrs
@@ -22,7 +23,7 @@ from penstock.placement.correlation import LargestFirst, Random
 from penstock.placement.episode import Loads, episode
 from penstock.placement.kernels import CLIMB, EVEN_OUT
 from penstock.placement.objective import latency_bound
-from penstock.placement.repair import repaired
+from penstock.placement.repair import packed, repaired
 
 if TYPE_CHECKING:
     from penstock.placement.climb_kernel import State
@@ -95,9 +96,9 @@ class MaceClimb:
         search = _Search(arrays, goal, self.steps, 0.0 if small else math.inf)
         best, least = LargestFirst()(arrays, rng), math.inf
         free = self.restarts is None and (self.budget is not None or self.seconds is not None)
-        number, idle = 0, 0
+        number, idle, pack = 0, 0, cache(packed)
         while number < (self.restarts or STARTS) or (free and idle < PATIENCE):
-            where, fresh = self._start(arrays, number, best if least < math.inf else None, rng)
+            where, fresh = self._start(arrays, number, best if least < math.inf else None, rng, pack)
             number, idle = number + 1, idle + 1
             if where is None:
                 continue
@@ -119,7 +120,13 @@ class MaceClimb:
         return best
 
     @staticmethod
-    def _start(arrays: Arrays, number: int, best: Ints | None, rng: np.random.Generator) -> tuple[Ints | None, bool]:
+    def _start(
+        arrays: Arrays,
+        number: int,
+        best: Ints | None,
+        rng: np.random.Generator,
+        pack: Callable[[Arrays], Ints | None],
+    ) -> tuple[Ints | None, bool]:
         """Return where a climb begins, within the quotas (None where that failed), and whether to even it out first."""
         known, fresh = _known(arrays), True
         if known and number == 0:
@@ -133,7 +140,7 @@ class MaceClimb:
         else:
             where = Random()(arrays, rng)
         over = arrays.host_mean(where) > arrays.limit * (1 + TIE)
-        return (repaired(arrays, where) if over.any() else where), fresh
+        return (repaired(arrays, where, pack) if over.any() else where), fresh
 
 
 @attrs.frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +20,12 @@ def fits(arrays: Arrays, where: Ints) -> bool:
     return bool((_level(need, where, len(limit)) <= limit).all())
 
 
-def repaired(arrays: Arrays, where: Ints) -> Ints | None:
-    """Return a placement within all quotas and memories that is near the given one, or None where none was found."""
+def repaired(arrays: Arrays, where: Ints, pack: Callable[[Arrays], Ints | None] | None = None) -> Ints | None:
+    """Return a placement within all quotas and memories that is near the given one, or None where none was found.
+
+    Where moves and swaps do not get there, the answer is `packed`, or what ``pack`` remembers of it: it does not depend
+    on the given placement.
+    """
     where = where.copy()
     need, limit = resources(arrays)
     level = _level(need, where, len(limit))
@@ -38,7 +43,8 @@ def repaired(arrays: Arrays, where: Ints) -> Ints | None:
             level[where[operator]] -= need[operator]
             level[target] += need[operator]
             where[operator] = target
-    return _packed(arrays, need, limit)
+    anew = (pack or packed)(arrays)
+    return None if anew is None else anew.copy()
 
 
 class _State(NamedTuple):
@@ -95,12 +101,13 @@ def _step(now: _State, host: int, scarce: int) -> list[tuple[int, int]] | None:
     return None
 
 
-def _packed(arrays: Arrays, need: Floats, limit: Floats) -> Ints | None:
+def packed(arrays: Arrays) -> Ints | None:
     """Return a packing, or None where none was found: the best-fit decreasing one, or one near it.
 
     Where the last operators do not fit, those before them try their next best host, until `LOOKS` are spent.
     """
     where = arrays.fixed.copy()
+    need, limit = resources(arrays)
     level = _level(need, where, len(limit))
     if (level > limit).any():
         return None
@@ -117,8 +124,10 @@ def _packed(arrays: Arrays, need: Floats, limit: Floats) -> Ints | None:
         left = room - need[free[k]]
         able = np.flatnonzero((left >= 0).all(axis=1))
         if len(able) <= ALIKE:
-            unlike = np.unique(np.column_stack([room[able], limit[able]]), axis=0, return_index=True)[1]
-            able = able[np.sort(unlike)]
+            unlike: dict[tuple[float, ...], int] = {}
+            for host, row in zip(able.tolist(), np.hstack([room[able], limit[able]]).tolist(), strict=True):
+                unlike.setdefault(tuple(row), host)
+            able = np.array([*unlike.values()], np.int64)
         over = np.where(np.isfinite(left[able]), left[able], 0.0) / scale
         found: list[int] = able[np.argsort(over.sum(axis=1), kind="stable")].tolist()
         return found[::-1]
