@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 
 import attrs
@@ -19,6 +20,7 @@ from penstock.latency.models import MODELS, model_of
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.model import Growth
+from penstock.sizing.compare import Candidate, compared
 from penstock.sizing.headroom import headroom, rescaled
 from penstock.sizing.reorder import by_rank, commute, rows, variants
 from penstock.workload import Rates
@@ -405,3 +407,16 @@ def test_a_column_between_texts_is_seen(where) -> None:
     """Texts end where SQL ends them, so that what a condition reads is known whatever is in its texts."""
     assert not commute(step("f", where=where), step("m", "map", select="*, upper(b) as b2"))
     assert not commute(step("f", where="b2 = 1"), step("m", "map", select="*, '(' as b2, x"))
+
+
+def test_a_ranking_keeps_no_series() -> None:
+    """Of each candidate its network and what ranks it are kept, and no series, whose number is that of the periods."""
+    network, cluster = row_of(step("a"), step("b")), Cluster.uniform(1)
+    where = Placement(dict.fromkeys(network.operators, "h1"))
+    rates = Rates.constant({"s": 900.0}, 5000)
+    for one in compared(
+        [("n", network)], rates, lambda _: [("one", where)], lambda m, p: mace(m, p, cluster), reorder=True
+    ):
+        assert isinstance(one, Candidate)
+        assert len(pickle.dumps(one)) < 20_000
+        assert one.estimate.total == mace(load_model(one.made, rates), where, cluster).total

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.cli.reading import Deployment
     from penstock.cluster import Placement
     from penstock.latency.estimate import Estimate
-    from penstock.load import Statistics
+    from penstock.load import LoadModel, Statistics
     from penstock.network import Network
     from penstock.sizing.compare import Candidate
     from penstock.workload import Rates
@@ -83,6 +83,7 @@ def command(
     from penstock.cli import reading
     from penstock.latency.intervals import with_interval
     from penstock.latency.models import default_model, model_of
+    from penstock.load import load_model
     from penstock.load.setting import Setting
     from penstock.running.as_modelled import unlike, worst_simulated
     from penstock.sizing.compare import certain, compared, ranked, with_intervals
@@ -97,25 +98,24 @@ def command(
     # All are compared by one model, and with copies in any of them that is Mace.
     name = model.model or default_model(cluster, graph, [copy for _, placed in given for copy in placed])
 
-    def choose(variant: Network) -> list[tuple[str, Placement]]:
-        return _chosen(given, deployed._replace(network=variant), expected, answer.seed)
-
     def measure(variant: Network, placed: Placement) -> float:
         deployed = Setting(network=variant, cluster=cluster, placement=placed, statistics=known)
         return worst_simulated(deployed, expected, name, answer.seed)
 
-    def refine(one: Candidate) -> Estimate:
-        rng = np.random.default_rng(answer.seed)
-        return with_interval(one.estimate, one.model, one.placement, cluster, known, rng)
+    def estimate(loads: LoadModel, placed: Placement) -> Estimate:
+        return model_of(name)(loads, placed, cluster, known)
 
-    candidates = compared(
-        graphs, expected, choose, lambda loads, placed: model_of(name)(loads, placed, cluster, known),
-        reorder=plans.reorder, measure=measure if check else None,
-    )  # fmt: skip
-    found, unfit = ranked(candidates)
+    def refine(one: Candidate) -> Estimate:
+        loads, rng = load_model(one.made, expected), np.random.default_rng(answer.seed)
+        return with_interval(estimate(loads, one.placement), loads, one.placement, cluster, known, rng)
+
+    found, unfit = ranked(compared(
+        graphs, expected, lambda variant: _chosen(given, deployed._replace(network=variant), expected, answer.seed),
+        estimate, reorder=plans.reorder, measure=measure if check else None,
+    ))  # fmt: skip
     ranking = with_intervals(found, refine)
     sure, best = certain(ranking), ranking[0]
-    said = _left_out(unfit) + (unlike(best.model.network, cluster, best.placement, name) if check else [])
+    said = _left_out(unfit) + (unlike(best.made, cluster, best.placement, name) if check else [])
     if answer.json:
         rows, notes = [candidate.document() for candidate in ranking], [*best.estimate.notes, *said]
         common.answer({"network": graph.name, "model": name, "ranking": rows, "certain": sure, "notes": notes})

@@ -154,18 +154,21 @@ class Sink:
 class Stream:
     """The tuples on one edge, written ``writer->reader``.
 
-    ``port`` is the reader's input number; ``share`` the part of the writer's output that goes this way.
+    ``port`` is the reader's input number; ``share`` the part of the writer's output that goes this way; ``name`` what
+    files, options and reports call it.
     """
 
     writer: str
     reader: str
     port: int = 0
     share: float = 1.0
-
-    @property
-    def name(self) -> str:
-        """The stream's name in files, options and reports."""
-        return f"{self.writer}->{self.reader}"
+    # Stored, since it is a key everywhere.
+    name: str = attrs.field(
+        default=attrs.Factory(lambda self: f"{self.writer}->{self.reader}", takes_self=True),
+        init=False,
+        eq=False,
+        repr=False,
+    )
 
 
 @attrs.frozen(eq=False)

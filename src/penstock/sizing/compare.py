@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import attrs
+import numpy as np
 
 from penstock.cluster import Placement
 from penstock.errors import Infeasible
@@ -15,6 +17,9 @@ from penstock.network import Network
 from penstock.sizing.joins import rewritings
 from penstock.sizing.search import TIE
 from penstock.workload import Rates
+
+NO_SERIES: dict[str, Any] = {"series": np.zeros(0), "excess": {}, "links": {}, "sinks": {}, "episodes": ()}
+"""What a ranking does not need of an estimate."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -29,12 +34,12 @@ class Candidate:
         The placement as it was given, or the algorithm that made it.
     order
         Rows of operators in an order that differs from the network's.
+    made
+        The network with its operators in that order.
     placement
         Where the operators run.
     estimate
-        Of the latency.
-    model
-        The load model that it is of.
+        Of the latency, without its series: of a thousand candidates these would fill the memory.
     load
         Mean load of all operators (benchmark cores): breaks ties.
     simulated
@@ -44,9 +49,9 @@ class Candidate:
     network: str
     given: str
     order: tuple[tuple[str, ...], ...] = ()
+    made: Network
     placement: Placement
     estimate: Estimate
-    model: LoadModel
     load: float
     simulated: float | None = None
 
@@ -108,9 +113,9 @@ def compared(
                     network=given,
                     given=label,
                     order=order,
+                    made=made,
                     placement=placement,
-                    estimate=estimate(loads, placement),
-                    model=loads,
+                    estimate=attrs.evolve(estimate(loads, placement), **NO_SERIES),
                     load=float(loads.mean_load.sum()),
                     simulated=None if measure is None else measure(made, placement),
                 )
@@ -140,7 +145,7 @@ def ranked(candidates: Iterable[Candidate | Infeasible]) -> tuple[list[Candidate
 
 
 def with_intervals(ranking: Sequence[Candidate], refine: Callable[[Candidate], Estimate]) -> list[Candidate]:
-    """Return the ranking in which the estimates of the first two have their intervals."""
+    """Return the ranking in which the first two have the whole estimates that ``refine`` makes, with intervals."""
     return [attrs.evolve(candidate, estimate=refine(candidate)) for candidate in ranking[:2]] + list(ranking[2:])
 
 
