@@ -112,3 +112,27 @@ def written_as(folder, document):
     """Return the folder with a document as its state."""
     folder.write(document)
     return folder
+
+
+@given(
+    lines=st.lists(st.sampled_from(['{"time": 1}', '{"time": 2.5}', '{"ti', "", "[]"]), max_size=9),
+    told=st.none() | st.integers(0, 10),
+    still=st.integers(0, 3),
+    cut=st.booleans(),
+)
+def test_the_last_decisions_are_those_of_all(tmp_path_factory, lines, told, still, cut):
+    """The last decisions are the end of all, whichever lines are damaged, cut off or not known to the state."""
+    folder = Folder(tmp_path_factory.mktemp("run"))
+    folder.path.mkdir()
+    (folder.path / "history.jsonl").write_text("\n".join(lines) + ("" if cut else "\n"))
+    known = {"told": told, "state": {"open": [[{"time": 10 + k}] for k in range(still)]}}
+    assert folder.latest(known, 2) == folder.decisions(known)[-2:]
+
+
+def test_the_last_decisions_need_no_others(tmp_path, monkeypatch):
+    """Of a long history that the state knows only the last lines are taken apart."""
+    folder = Folder(tmp_path)
+    folder.path.mkdir()
+    folder.tell({"time": k} for k in range(1000))
+    monkeypatch.setattr(Folder, "history", None)
+    assert folder.latest({"told": 1000}, 2) == [{"time": 998}, {"time": 999}]

@@ -45,7 +45,7 @@ def _status(folder: Folder, json: bool) -> None:
         **({"failed": known["failed"]} if "failed" in known and not folder.alive else {}),
         **({} if age is None else {"looked": age}),
         **known.get("status", {}),
-        "last": folder.decisions(known)[-5:],
+        "last": folder.latest(known, 5),
     }
     if json:
         common.answer(document)

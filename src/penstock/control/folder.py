@@ -22,6 +22,7 @@ import json
 import os
 import secrets
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
@@ -209,6 +210,18 @@ class Folder:
         """
         told, still = known.get("told"), known.get("state", {}).get("open", ())
         return [*self.history()[:told], *(row[0] for row in still)]
+
+    def latest(self, known: Document, count: int) -> list[Document]:
+        """Return the last of all decisions; other lines are read only where some do not count."""
+        told, still = known.get("told"), known.get("state", {}).get("open", ())
+        last: list[tuple[int, bytes]] = []
+        with contextlib.suppress(FileNotFoundError), open(self.path / HISTORY, "rb") as file:
+            last = [*deque(enumerate(file, 1), count)]
+        rows = [row for _, line in last if (row := decision_in(line)) is not None]
+        # Damaged lines are not counted, and what the state knows not yet is told as open.
+        if len(rows) < len(last) or (told is not None and last and last[-1][0] > told):
+            return self.decisions(known)[-count:]
+        return [*rows, *(row[0] for row in still)][-count:]
 
     def requests(self) -> list[Request]:
         """Take what was asked for; what shows a wrong token is answered with a refusal, and nothing else happens."""
