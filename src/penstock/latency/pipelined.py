@@ -62,10 +62,10 @@ def pipelined(
         if base_name(name) != name:
             raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
     stations = _stations(model, placement, cluster)
-    left, tuples, width = _followed(model, stations)
-    fine = left.shape[2] // model.rates.periods
-    moments = (np.arange(left.shape[2]) + 1) * width
-    late = left - moments
+    # In place and end by end: a long run has a million slices, and a network hundreds of ends.
+    late, tuples, width = _followed(model, stations)
+    fine = late.shape[2] // model.rates.periods
+    late -= (np.arange(late.shape[2]) + 1) * width
     late[late < 1e-12 * (model.rates.duration + 1)] = 0.0
     real = tuples > 0
     # Tuples that end in an operator have waited there, though nobody sees it.
@@ -75,7 +75,9 @@ def pipelined(
     # Ends that never get any are as late as the links before them, and no tuple is.
     reached = real.any(axis=(1, 2), keepdims=True)
     silent = silent & (reached | ~reached.any())
-    shown = np.where(real | silent, late, 0.0).max(axis=(0, 1), initial=0.0)
+    shown = np.zeros(late.shape[2])
+    for waits, seen, none in zip(late, real, silent, strict=True):
+        np.maximum(shown, np.where(seen | none, waits, 0.0).max(axis=0), out=shown)
     at_sinks = {}
     for name, sink in network.sinks.items():
         row = stations.ends.get(sink.input)
@@ -84,14 +86,15 @@ def pipelined(
             at_sinks[name] = np.zeros(weight.size), weight
         else:
             share = next(s.share for s in network.outputs(sink.input) if s.reader == name)
-            at_sinks[name] = late[row].ravel(), tuples[row].ravel() * share
+            some = tuples[row] > 0  # most slices have fewer spans than there is room for
+            at_sinks[name] = late[row][some], tuples[row][some] * share
     bar = error_bar(model, placement, cluster, statistics)
     excess = cumulative_excess(model.host_load(placement, cluster), capacity, model.period)
     series = _by_period(shown, fine)
     worst = float(series.max(initial=0.0))
     links = link_excess(model, placement, cluster)
-    waits = waits_of(cluster, excess, links)
-    bottleneck = max((bar.host, *links), key=lambda name: float(waits[name].max(initial=0.0)))
+    waiting = waits_of(cluster, excess, links)
+    bottleneck = max((bar.host, *links), key=lambda name: float(waiting[name].max(initial=0.0)))
     return Estimate(
         model="pipelined",
         period=model.period,
@@ -107,7 +110,7 @@ def pipelined(
         error=bar,
         notes=NOTES,
         statistics=described(statistics),
-        episodes=episodes(bottleneck, waits[bottleneck], model.period),
+        episodes=episodes(bottleneck, waiting[bottleneck], model.period),
     )
 
 
