@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +15,11 @@ from sinks_kit import read_json
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.running.report import unread
+from penstock.spark.compile import Query
 from penstock.spark.compile.drops import Drops
 from penstock.spark.paths import paths_of, settled
 from penstock.spark.run import Engine
-from penstock.spark.run.unread import Unread, not_found
+from penstock.spark.run.unread import Unread, never_read, not_found
 from penstock.spark.shipped import deliver as delivering
 from penstock.spark.shipped.place import Place, RemotePlace, absolute
 
@@ -89,12 +91,26 @@ def test_what_waits_in_such_a_folder_is_seen(here: Path, tmp_path: Path) -> None
         ]
     listed = json.dumps({"path": (here / "one/a.json").as_uri(), "timestamp": 0, "batchId": 0})
     (Place(str(tmp_path / "q")) / "sources" / "0" / "0").replace(f"v1\n{listed}".encode())
-    queries: Any = [SimpleNamespace(inputs=("one", "two"), spec=SimpleNamespace(checkpoint=Place(str(tmp_path / "q"))))]
-    found = not_found(windows(), queries)
+    spec: Any = SimpleNamespace(checkpoint=Place(str(tmp_path / "q")))
+    found = not_found(windows(), [Query(SimpleNamespace(), None, spec, (), inputs=("one", "two"))])  # type: ignore[arg-type]
     assert found == {"two": absolute("two")}
     (said,) = unread({}, {}, found, {})
     assert said.startswith("penstock: the source 'two' has found no file at file:///")
     assert said.endswith("write a backslash before those of a name)")
+
+
+def test_a_source_that_is_read_twice_has_one_folder(here: Path, tmp_path: Path) -> None:
+    """Files of a source are looked for under its own number, also behind one that the query reads at two places."""
+    for number, name in enumerate(("one", "two")):
+        feed(here / name / "a.json", 0)
+        listed = json.dumps({"path": (here / name / "a.json").as_uri(), "timestamp": 0, "batchId": 0})
+        (Place(str(tmp_path / "q")) / "sources" / str(number) / "0").replace(f"v1\n{listed}".encode())
+    feed(here / "two/old.json", 0)
+    os.utime(here / "two/old.json", (0, 0))
+    spec: Any = SimpleNamespace(checkpoint=Place(str(tmp_path / "q")))
+    queries = [Query(SimpleNamespace(), None, spec, (), inputs=("one", "one", "two"))]  # type: ignore[arg-type]
+    assert not_found(windows(), queries) == {}
+    assert never_read(windows(), queries) == {"two": 1}
 
 
 @pytest.mark.spark

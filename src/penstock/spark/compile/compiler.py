@@ -72,6 +72,11 @@ class Query:
         """The query's name."""
         return self.fragment.name
 
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The number that Spark gives to what the query reads, by name: one however often it has a line."""
+        return {name: number for number, name in enumerate(dict.fromkeys(self.inputs))}
+
 
 def compile_fragment(session: SparkSession, deployment: Deployment, fragment: Fragment, run: str) -> Query:
     """Compile one fragment into a streaming query.

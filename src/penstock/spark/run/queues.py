@@ -164,8 +164,7 @@ class Queues:
             return None
         path, found = self._seen.get((query.name, source), ("", None))
         if found is None or path != checkpoint.path:
-            number = [*dict.fromkeys(query.inputs)].index(source)
-            found = kind(about, checkpoint, number)
+            found = kind(about, checkpoint, query.numbers[source])
             self._seen[query.name, source] = checkpoint.path, found
         return found
 

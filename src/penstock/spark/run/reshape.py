@@ -82,7 +82,6 @@ class Border:
         head, *offsets = (spec.checkpoint / "offsets" / str(ended)).read().decode().splitlines()[1:]
         if len(offsets) != len(query.inputs):
             raise EngineError(f"{query.name!r} reads {len(query.inputs)} inputs and its checkpoint {len(offsets)}")
-        order = [*dict.fromkeys(query.inputs)]
         manifest = json.loads(manifest_of(spec.folder, query.name, ended).read())
         report = _read(told)
         return cls(
@@ -90,7 +89,7 @@ class Border:
             ended,
             head,
             _joined([{name: at} for name, at in zip(query.inputs, offsets, strict=True)], f"{query.name} has"),
-            {name: spec.checkpoint / "sources" / str(number) for number, name in enumerate(order)},
+            {name: spec.checkpoint / "sources" / str(number) for name, number in query.numbers.items()},
             (_own(query, manifest["frontiers"]), _own(query, report.get("frontiers", {}))),
             manifest["latest"],
         )
@@ -125,7 +124,7 @@ def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
     saved = f"{unit.name}@{batch}-{time.time_ns() // 1_000_000}"
     checkpoint = folder / "checkpoints" / saved
     border(checkpoint, batch, head, [lines.get(name) or _newest(query, name) for name in query.inputs])
-    for number, name in enumerate(dict.fromkeys(query.inputs)):
+    for name, number in query.numbers.items():
         if name in seen:
             seen[name].copy(checkpoint / "sources" / str(number))
     if stateful and mine is not None:

@@ -54,7 +54,7 @@ def rows_a_file(query: Query, source: str, network: Network) -> float:
         return 1.0
     mine = [s for s in network.outputs(source) if s.reader in query.fragment.operators and s.share > 0]
     arrived = arrived_on(query.spec.folder, [stream.name for stream in mine])
-    files = files_seen(query.spec.checkpoint, [*dict.fromkeys(query.inputs)].index(source))
+    files = files_seen(query.spec.checkpoint, query.numbers[source])
     rows = max((arrived[stream.name] / stream.share for stream in mine), default=0.0)
     if not rows or not files:
         raise InputError("it is not known yet how many rows a file has", at=f"limits.{source}")

@@ -151,7 +151,7 @@ def not_found(network: Network, queries: Iterable[Query]) -> dict[str, str]:
 def _reading(network: Network, queries: Iterable[Query]) -> Iterator[tuple[Source, Place, int]]:
     """Return the sources that read files, each with the checkpoint of a query and its number there."""
     for query in queries:
-        for number, name in enumerate(query.inputs):
+        for name, number in query.numbers.items():
             source = network.sources.get(name)
             if source is not None and source.format in FILES:
                 yield source, query.spec.checkpoint, number
