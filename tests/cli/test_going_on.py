@@ -11,6 +11,7 @@ import pytest
 from penstock.errors import InputError
 from penstock.network import read_network
 from penstock.spark.compile import Deployment
+from penstock.spark.left import check_output
 from penstock.spark.run.folder import claim, note
 
 NETWORK = """
@@ -95,3 +96,29 @@ def test_a_host_that_is_gone_is_named(penstock: Any, tmp_path: Path, asked: dict
     assert done.code == 2
     assert f"{tmp_path / 'run'}: the run here lies also on h9" in done.err
     assert not asked
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "3", '{"placement": 3}', '{"network": "n", "placement": {}, "units": [1]}']
+)
+def test_a_damaged_claim_is_refused(penstock: Any, tmp_path: Path, asked: dict[str, Any], text: str) -> None:
+    """A file of what runs here that is JSON but no claim is named in one message, by every command that goes on."""
+    control = leave(tmp_path, "h3")
+    (tmp_path / "run/run.json").write_text(text)
+    for command in (control, ["run", *control[1:6]]):
+        done = penstock(*command)
+        assert done.code == 2
+        assert f"{tmp_path / 'run/run.json'}: is not what penstock run writes" in done.err
+        assert "Traceback" not in done.err
+    assert not asked
+
+
+def test_no_report_replaces_what_the_run_keeps(penstock: Any, tmp_path: Path) -> None:
+    """A report may lie in the run's folder, but not under the name of a file of the run's own."""
+    _, *files = leave(tmp_path)[:6]
+    for option, file in (("--report", "run.json"), ("--learn", "batches/one.json")):
+        done = penstock("run", *files, option, tmp_path / "run" / file)
+        assert done.code == 2
+        assert f"{option}: is a file of the run's own" in done.err
+    check_output(str(tmp_path / "run/report.json"), str(tmp_path / "run"), "--report")
+    check_output(str(tmp_path / "run.json"), str(tmp_path / "run"), "--report")

@@ -132,6 +132,7 @@ def command(
         expected = joined({name: scheduled_rates(s) for name, s in graph.sources.items()})
     folder = run_folder(end.directory or cluster.spark.directory, graph.name)
     there = left.claimed(folder)
+    _check_outputs(end, folder)
     if there is not None and inputs.placement is None and inputs.algorithm is None:
         placed = left.placement_of(there).check(graph.operators, cluster.hosts, graph.pins)
     else:
@@ -184,6 +185,14 @@ def _check(drop: DropOptions, end: EndOptions) -> None:
         raise InputError(f"expected a time > 0 s, got {end.seconds}", at="--for")
     if end.learn is not None and (end.once or drop.plan is not None or drop.keep is not None):
         raise InputError("does not go with --once, --keep and --plan", at="--learn")
+
+
+def _check_outputs(end: EndOptions, folder: str) -> None:
+    from penstock.spark.left import check_output
+
+    for at, path in (("--report", end.report), ("--learn", end.learn)):
+        if path is not None:
+            check_output(path, folder, at)
 
 
 def _check_learned(end: EndOptions, network: Network, known: Statistics) -> None:

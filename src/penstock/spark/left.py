@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import os
+
+import msgspec
 
 from penstock.cluster import Placement
 from penstock.errors import InputError
+from penstock.files import Document, convert
 from penstock.spark.shipped.place import place_of
 
-if TYPE_CHECKING:
-    from penstock.files import Document
+OWN = frozenset(
+    (
+        "about.json", "aside", "batches", "begun.json", "checkpoints", "control", "epoch", "errors", "fences",
+        "forecasts.json", "history.json", "intents", "keep.json", "knobs", "latency", "limits", "lock", "logs",
+        "meters", "moments.json", "owners", "pace.json", "progress", "rates", "recalled", "run.json", "sessions.json",
+        "sinks", "tables",
+    )
+)  # fmt: skip
+"""What a run writes into its folder, where a person may well keep a report beside it."""
+
+
+class UnitRow(msgspec.Struct):
+    """Where a unit runs, in the file of what runs in a folder."""
+
+    host: str
+    copies: dict[str, str] = {}
+
+
+class ClaimFile(msgspec.Struct):
+    """The file of what runs in a folder, as far as it is looked at before hosts are there."""
+
+    network: str
+    placement: dict[str, str]
+    units: list[UnitRow] = []
 
 
 def claimed(folder: str) -> Document | None:
@@ -19,16 +44,35 @@ def claimed(folder: str) -> Document | None:
     Raises
     ------
     InputError
-        If it is no folder, or cannot be reached.
+        If it is no folder, cannot be reached, or its file is not what a run writes.
     """
+    hint = "name another --directory"
     try:
         document: Document = json.loads((place_of(folder) / "run.json").read())
     except FileNotFoundError:
         return None
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         why = str(getattr(error, "strerror", None) or error).partition("\n")[0]
-        raise InputError(f"cannot be read: {why}", file=folder, hint="name another --directory") from None
+        raise InputError(f"cannot be read: {why}", file=folder, hint=hint) from None
+    try:
+        convert(document, ClaimFile, "")
+    except InputError as error:
+        why = f"is not what penstock run writes: {error}"
+        raise InputError(why, file=os.path.join(folder, "run.json"), hint=hint) from None
     return document
+
+
+def check_output(path: str, folder: str, at: str) -> None:
+    """Refuse a file to write that is one of a run's own.
+
+    Raises
+    ------
+    InputError
+        Naming the option ``at`` and the file.
+    """
+    inside = os.path.relpath(os.path.realpath(path), os.path.realpath(place_of(folder).path))
+    if inside.partition(os.sep)[0] in OWN:
+        raise InputError("is a file of the run's own", file=path, at=at, hint="give it another name")
 
 
 def placement_of(document: Document) -> Placement:
