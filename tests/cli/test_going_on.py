@@ -122,3 +122,23 @@ def test_no_report_replaces_what_the_run_keeps(penstock: Any, tmp_path: Path) ->
         assert f"{option}: is a file of the run's own" in done.err
     check_output(str(tmp_path / "run/report.json"), str(tmp_path / "run"), "--report")
     check_output(str(tmp_path / "run.json"), str(tmp_path / "run"), "--report")
+
+
+def test_another_network_is_named(penstock: Any, tmp_path: Path, asked: dict[str, Any]) -> None:
+    """Who starts another network in a run's folder is told whose it is, whatever its operators are called."""
+    control = leave(tmp_path, "h3")
+    (tmp_path / "network.toml").write_text(NETWORK.replace("kept", "whole").replace('"n"', '"m"'))
+    for command in (control, ["run", *control[1:6]]):
+        done = penstock(*command)
+        assert done.code == 2
+        assert f"{tmp_path / 'run'}: another network ('n') runs in this folder" in done.err
+    assert not asked
+
+
+def test_a_host_that_a_run_lacks_is_said_of_its_folder(penstock: Any, tmp_path: Path) -> None:
+    """Where a run goes on with hosts that are not the cluster's any more, the message names the run's folder."""
+    files = leave(tmp_path, "h3")[1:6]
+    (tmp_path / "cluster.toml").write_text("[hosts.h1]\n")
+    done = penstock("run", *files)
+    assert done.code == 2
+    assert f"{tmp_path / 'run'}: placement." in done.err

@@ -159,7 +159,7 @@ def command(
     graph, known, cluster = deployed = reading.get_deployment(network)
     directory = run_folder(folder.directory or cluster.spark.directory, graph.name)
     # A run that was cut off waits for its hosts: what comes next is imported meanwhile.
-    with begun(run.engine, cluster, goal.spare, directory) as left:
+    with begun(run.engine, graph, cluster, goal.spare, directory) as left:
         from penstock.control import request
         from penstock.control.controller import Controller, left_by
         from penstock.control.folder import Folder

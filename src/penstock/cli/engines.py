@@ -165,7 +165,7 @@ class Begun:
 
 
 @contextmanager
-def begun(engine: str, cluster: Cluster, spare: int, folder: str) -> Iterator[Begun]:
+def begun(engine: str, network: Network, cluster: Cluster, spare: int, folder: str) -> Iterator[Begun]:
     """Look what is left in a folder, and give the hosts of a run, which end with the block.
 
     Those of a run that was cut off start at once, since its network was fit to run; others when they are asked for.
@@ -173,7 +173,8 @@ def begun(engine: str, cluster: Cluster, spare: int, folder: str) -> Iterator[Be
     Raises
     ------
     InputError
-        If a run on Spark has left something on hosts that are not in the cluster, nor among as many spare ones.
+        If a run on Spark of another network is there, or one that has left something on hosts that are not in the
+        cluster, nor among as many spare ones.
     """
     if engine != "spark":
         yield Begun(cluster)
@@ -181,7 +182,7 @@ def begun(engine: str, cluster: Cluster, spare: int, folder: str) -> Iterator[Be
     from penstock.control.folder import Folder
     from penstock.spark import hosts, left
 
-    there = left.claimed(folder)
+    there = left.going_on(folder, network)
     lies = None if there is None else left.hosts_of(there)
     whole = _with_spares(cluster, spare, lies or (), folder)
     with ExitStack() as stack:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from penstock.cli import common, options
-from penstock.errors import EngineError, InputError
+from penstock.errors import EngineError, InputError, locating
 from penstock.files import Document, write_json
 from penstock.home import run_folder
 
 if TYPE_CHECKING:
+    from penstock.cli.reading import Deployment
     from penstock.cluster import Cluster, Placement
     from penstock.load import Statistics
     from penstock.network import Network
@@ -131,11 +132,10 @@ def command(
     if expected is None and graph.scheduled:
         expected = joined({name: scheduled_rates(s) for name, s in graph.sources.items()})
     folder = run_folder(end.directory or cluster.spark.directory, graph.name)
-    there = left.claimed(folder)
+    there = left.going_on(folder, graph)
     _check_outputs(end, folder)
-    if there is not None and inputs.placement is None and inputs.algorithm is None:
-        placed = left.placement_of(there).check(graph.operators, cluster.hosts, graph.pins)
-    else:
+    placed = _placed(deployed, inputs, there, folder)
+    if placed is None:
         placed = reading.decide_placement(deployed, inputs.placement, inputs.algorithm, expected, answer.seed)
     _check_placed(graph, cluster, placed, drop, end)
     cluster = cluster.crowded(sorted(set(placed.values())), hosts.cores_here())
@@ -198,6 +198,17 @@ def _check_outputs(end: EndOptions, folder: str) -> None:
 def _check_learned(end: EndOptions, network: Network, known: Statistics) -> None:
     if end.learn is not None and known.complete(network).unpriced:
         raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
+
+
+def _placed(deployed: Deployment, inputs: InputOptions, there: Document | None, folder: str) -> Placement | None:
+    """Return where the operators of a run are that goes on, if nobody says where else."""
+    from penstock.spark.left import placement_of
+
+    if there is None or inputs.placement is not None or inputs.algorithm is not None:
+        return None
+    network, _, cluster = deployed
+    with locating(folder):
+        return placement_of(there).check(network.operators, cluster.hosts, network.pins)
 
 
 def _check_placed(graph: Network, cluster: Cluster, placed: Placement, drop: DropOptions, end: EndOptions) -> None:

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections.abc import Mapping
 
 import msgspec
 
 from penstock.cluster import Placement
 from penstock.errors import InputError
 from penstock.files import Document, convert
+from penstock.network import Network, meaning
 from penstock.spark.shipped.place import place_of
+
+FORM = 8
+"""Of what a run leaves; another version of penstock may have left it otherwise."""
+
+CLAIMED = (
+    ("form", "a run of another version of penstock"),
+    ("digest", "another network"),
+    ("placement", "another placement"),
+    ("apart", "a run with other operators apart"),
+    ("keep", "a run with other keep fractions"),
+    ("plan", "a run that may change what it drops (`control`, `run --plan`), or one that may not,"),
+    ("hop", "a run whose rows pass by other ways, or by topics with other partitions,"),
+    ("mode", "a run in another mode"),
+    ("rates", "a run whose scheduled sources have other rates"),
+)
+"""What a run must be resumed with, since answers depend on it, and how a difference is told."""
+
 
 OWN = frozenset(
     (
@@ -62,6 +82,34 @@ def claimed(folder: str) -> Document | None:
     return document
 
 
+def going_on(folder: str, network: Network) -> Document | None:
+    """Return what runs in a folder, if anything does; it is this network.
+
+    Raises
+    ------
+    InputError
+        As `claimed`, or if another network runs there.
+    """
+    there = claimed(folder)
+    if there is not None:
+        refuse_others(there, {"form": FORM, "digest": digest(meaning(network))}, folder)
+    return there
+
+
+def refuse_others(there: Document, mine: Mapping[str, object], folder: str) -> None:
+    """Refuse what runs in a folder where it differs in what is known of mine.
+
+    Raises
+    ------
+    InputError
+        Naming what differs.
+    """
+    for key, what in CLAIMED:
+        if key in mine and there.get(key) != mine[key]:
+            was = f" ({there['network']!r})" if key == "digest" else ""
+            raise InputError(f"{what}{was} runs in this folder", file=folder, hint="name another --directory")
+
+
 def check_output(path: str, folder: str, at: str) -> None:
     """Refuse a file to write that is one of a run's own.
 
@@ -83,3 +131,8 @@ def placement_of(document: Document) -> Placement:
 def hosts_of(document: Document) -> set[str]:
     """Return the hosts on which the units of a folder's run lie, also those that were attached to it."""
     return {host for unit in document.get("units", ()) for host in (unit["host"], *unit.get("copies", {}).values())}
+
+
+def digest(text: str) -> str:
+    """Return a short text that stands for a long one."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

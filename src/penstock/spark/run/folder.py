@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import math
 import secrets
@@ -49,7 +48,7 @@ from penstock.files import compact
 from penstock.network import Network, meaning, network_document, read_network_document
 from penstock.spark.compile import Deployment
 from penstock.spark.hosts.sessions import id_of
-from penstock.spark.left import claimed
+from penstock.spark.left import FORM, claimed, digest, refuse_others
 from penstock.spark.paths import paths_of
 from penstock.spark.run.asking import asked
 from penstock.spark.run.units import Unit
@@ -60,22 +59,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.files import Document
-
-FORM = 8
-"""Of what a run leaves; another version of penstock may have left it otherwise."""
-
-CLAIMED = (
-    ("form", "a run of another version of penstock"),
-    ("digest", "another network"),
-    ("placement", "another placement"),
-    ("apart", "a run with other operators apart"),
-    ("keep", "a run with other keep fractions"),
-    ("plan", "a run that may change what it drops (`control`, `run --plan`), or one that may not,"),
-    ("hop", "a run whose rows pass by other ways, or by topics with other partitions,"),
-    ("mode", "a run in another mode"),
-    ("rates", "a run whose scheduled sources have other rates"),
-)
-"""What a run must be resumed with, since answers depend on it, and how a difference is told."""
 
 
 @attrs.frozen
@@ -183,12 +166,7 @@ def claim(deployment: Deployment) -> Claim:
         found = Claim(secrets.token_hex(4), units, {})
         note(deployment, found)
         return found
-    for key, what in CLAIMED:
-        if there.get(key) != mine[key]:
-            was = f" ({there['network']!r})" if key == "digest" else ""
-            raise InputError(
-                f"{what}{was} runs in this folder", file=deployment.folder, hint="name another --directory"
-            )
+    refuse_others(there, mine, deployment.folder)
     for key, path in mine["paths"].items():
         # Folders that versions before this one have left do not tell.
         if there.get("paths", {}).get(key, path) != path:
@@ -234,7 +212,7 @@ def _described(deployment: Deployment) -> Document:
     return {
         "form": FORM,
         "network": deployment.network.name,
-        "digest": _hashed(meaning(deployment.network)),
+        "digest": digest(meaning(deployment.network)),
         "paths": paths_of(deployment.network),
         "placement": dict(sorted(deployment.placement.items())),
         "apart": sorted(deployment.apart),
@@ -242,7 +220,7 @@ def _described(deployment: Deployment) -> Document:
         "hop": None if deployment.hop == "directory" else f"{deployment.hop} {deployment.partitions}",
         "mode": sorted(deployment.real_time) or None,
         "plan": bool(deployment.live),
-        "rates": _hashed(json.dumps(schedules)) if schedules else None,
+        "rates": digest(json.dumps(schedules)) if schedules else None,
     }
 
 
@@ -278,7 +256,3 @@ def probe(folder: Place, name: str, session: SparkSession) -> None:
             at=f"hosts.{name}",
             hint="name a --directory that all hosts and this machine share, such as s3a://… or a network drive",
         )
-
-
-def _hashed(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
