@@ -471,8 +471,24 @@ def test_moves_that_did_not_come_about_are_not_told_as_moved(capsys):
     line = {"time": 5.0, "acted": True, "decided": {"moves": moves}, "seen": {"worst": None}, "policy": "p", "why": ""}
     told = {"sinks": {}, "decisions": 1, "moves": moves, "acted": True, "balanced": True, "directory": "x"}
     for moved, words in ((0, "2 moves (0 moved)"), (1, "2 moves (1 moved)"), (2, "2 moves (moved)")):
-        show(told, [{**line, "refused": [], "came": {"time": 15.0, "worst": None, "moved": moved}}])
+        show(told, [{**line, "refused": [], "came": {"time": 15.0, "worst": None, "moved": moved}}], act=True)
         assert words in capsys.readouterr().err
+
+
+def test_what_is_asked_for_is_told_apart_from_what_is_recommended(penstock, network, examples, tmp_path):
+    """Without --act a scenario's query is attached all the same, and the report and its last line say so."""
+    (tmp_path / "s.toml").write_text(f'[[events]]\nat = 3\nadmit = "{examples / "two-chains/alarm.toml"}"\n')
+    asked = ["control", network, "--hosts", 2, "--duration", 12, "--placement", "views=h1,scored=h1,paid=h1,billed=h1"]
+    for rates, more, acted, words in (
+        ("clicks=90,buys=20", ["--scenario", tmp_path / "s.toml", "--policy", ""], True, "(1 asked for);"),
+        ("clicks=900,buys=20", ["--scenario", tmp_path / "s.toml"], True, "(1 asked for, the rest recommended only);"),
+        ("clicks=900,buys=20", [], False, "(recommended only);"),
+        ("clicks=9,buys=2", ["--act"], False, "0 decisions, 0 moves (moved);"),
+    ):
+        done = penstock(*asked, "--rates", rates, *more, "--directory", tmp_path / "run", "--fresh")
+        assert words in done.err
+        done = penstock(*asked, "--rates", rates, *more, "--directory", tmp_path / "run", "--fresh", "--json")
+        assert done.document["acted"] is acted
 
 
 def test_status_says_what_moves_and_that_there_is_more(penstock, network, burst):

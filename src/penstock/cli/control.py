@@ -197,7 +197,7 @@ def command(
     if answer.json:
         common.answer(document)
     else:
-        show(document, place.history())
+        show(document, place.history(), act=folder.act)
     if folder.history is not None:
         write_lines(folder.history, place.history())
 

@@ -8,21 +8,32 @@ from penstock.cli import common
 from penstock.files import Document
 
 
-def show(document: Document, lines: list[Document]) -> None:
-    """Print what came of a run for people."""
+def show(document: Document, lines: list[Document], *, act: bool) -> None:
+    """Print what came of a run for people; ``act``: decisions were to be applied."""
     show_history(lines)
     rows = [
         [name, row["latency"]["count"], row["latency"]["mean"], row["latency"]["p99"], row["latency"]["max"]]
         for name, row in document["sinks"].items()
     ]
     common.table("latency in seconds", ["sink", "rows", "mean", "p99", "worst"], rows)
-    made = len(document["moves"]) - sum(map(missed, lines))
-    verb = f"{'' if made == len(document['moves']) else f'{made} '}moved" if document["acted"] else "recommended only"
     common.say(
-        f"{document['decisions']} decisions, {len(document['moves'])} moves ({verb}); every row accounted for: "
+        f"{document['decisions']} decisions, {len(document['moves'])} moves ({_applied(document, lines, act)}); "
+        "every row accounted for: "
         f"{'yes' if document['balanced'] else 'no'}"
         + (f"; history in {document['directory']}/control/history.jsonl" if lines else "")
     )
+
+
+def _applied(document: Document, lines: list[Document], act: bool) -> str:
+    """Return how much of what was decided came about; without ``act`` only what somebody had asked for."""
+    moves = len(document["moves"])
+    if act:
+        made = moves - sum(map(missed, lines))
+        return "moved" if made == moves else f"{made} moved"
+    asked = sum(line["acted"] for line in lines)
+    if not asked:
+        return "recommended only"
+    return f"{asked} asked for" + (", the rest recommended only" if asked < len(lines) else "")
 
 
 def show_history(lines: list[Document]) -> None:

@@ -268,7 +268,7 @@ class Controller:
             **report,
             "decisions": self.state.decisions,
             "moves": [move for row in journal_of(self.folder, self.state) for move in row["moves"]],
-            "acted": self.control.act,
+            "acted": any(line.get("acted") for line in self.folder.history()),
         }
 
     def _decline(self) -> None:
