@@ -231,3 +231,20 @@ def test_copies_are_in_the_order_of_their_numbers():
     placement = Placement({"a": "h3", "a#2": "h1", "a#10": "h2", "ab": "h1"})
     assert copies_of(placement) == {"a": ["a", "a#2", "a#10"], "ab": ["ab"]}
     assert hosts_by_operator(placement) == {"a": ["h3", "h1", "h2"], "ab": ["h1"]}
+
+
+@pytest.mark.parametrize(
+    ("conf", "why"),
+    [
+        ('"sparkx" = 1', "begins with 'spark.', got 'sparkx'"),
+        ('"spark.master" = "local[4]"', "spark.master is set by penstock itself"),
+        ('"spark.sql.session.timeZone" = "Europe/Berlin"', "all SQL runs in UTC"),
+    ],
+)
+def test_settings_that_no_host_takes_are_refused_with_their_line(tmp_path: Path, conf: str, why: str) -> None:
+    """What a run would refuse every command does, unless Spark runs elsewhere, where it is not ours to start."""
+    text = f"[hosts.h1]\n[spark]\nconf = {{ {conf} }}\n"
+    with pytest.raises(InputError, match=r"cluster\.toml:3: spark\.conf: ") as told:
+        read_cluster(written(tmp_path, text))
+    assert why in str(told.value)
+    assert read_cluster(written(tmp_path, text.replace("h1]", 'h1]\nspark = "sc://n1:15002"'))).spark.conf

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from penstock.cluster import read_cluster
 from penstock.errors import HostError, InputError
+from penstock.network import Network
+from penstock.spark.compile.checks import check_network
 from penstock.spark.hosts import EmbeddedHost, Launch, RemoteHost, settings
 from penstock.spark.hosts.failures import known_reason
 from penstock.spark.hosts.sessions import Sessions
+from penstock.spark.hosts.start import make_host
 
 LOOPBACK = "localhost,127.0.0.1,::1"
 
@@ -81,3 +86,14 @@ def test_a_folder_with_a_comma_is_refused(tmp_path: Path) -> None:
     """Spark would take it for two folders."""
     with pytest.raises(InputError, match=r"comma.*TMPDIR"):
         EmbeddedHost("h1", launch=Launch(folder=tmp_path / "a,b"))
+
+
+def test_what_is_wrong_in_the_table_is_said_of_the_cluster_file(tmp_path: Path) -> None:
+    """A jar that is missing, and a broker that is, are told with the file that asks for them."""
+    file = tmp_path / "cluster.toml"
+    file.write_text('[hosts.h1]\n[spark]\nhop = "kafka"\njars = ["nosuch*.jar"]\n')
+    cluster = read_cluster(file)
+    with pytest.raises(InputError, match=rf"^{re.escape(str(file))}: spark\.jars: no file is called"):
+        make_host(cluster.hosts["h1"], cluster)
+    with pytest.raises(InputError, match=rf"^{re.escape(str(file))}: spark\.kafka: topics between hosts need a broker"):
+        check_network(Network.of("n", (), (), ()), cluster.spark)

@@ -6,9 +6,11 @@ import math
 import os
 import re
 
+import attrs
 import msgspec
 
 from penstock.cluster.model import Cluster, Host, Link
+from penstock.cluster.spark_conf import check_conf
 from penstock.cluster.spark_table import SparkTable, spark_settings
 from penstock.cluster.tables import ClusterFile, HostTable, LinkTable, MachineTable
 from penstock.errors import InputError
@@ -29,9 +31,10 @@ def read_cluster(path: str | os.PathLike[str]) -> Cluster:
     text = Text(path)
     document = text.toml()
     try:
-        return parse_cluster(document)
+        cluster = parse_cluster(document)
     except InputError as error:
         raise error.located(text.name, text.line_of(error.at)) from None
+    return attrs.evolve(cluster, spark=attrs.evolve(cluster.spark, file=text.name))
 
 
 def parse_cluster(document: Document) -> Cluster:
@@ -49,7 +52,11 @@ def parse_cluster(document: Document) -> Cluster:
         name: convert(table, MachineTable, f"machines.{name}").cores
         for name, table in document.get("machines", {}).items()
     }
-    return Cluster.of(hosts, default, links, spark_settings(document.get("spark")), machines)
+    settings = spark_settings(document.get("spark"))
+    if not any(host.spark for host in hosts):
+        # Where Spark runs already, what it was started with is not ours to say.
+        check_conf(settings.conf)
+    return Cluster.of(hosts, default, links, settings, machines)
 
 
 def _host(name: str, document: object) -> Host:

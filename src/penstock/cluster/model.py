@@ -75,7 +75,8 @@ class Link:
 class SparkSettings:
     """The ``[spark]`` table: how fragments run on Spark.
 
-    ``trigger`` and ``checkpoint`` in s; ``given``: whether a file has the table.
+    ``trigger`` and ``checkpoint`` in s; ``given``: whether a file has the table; ``file``: what messages call the
+    cluster's.
     """
 
     mode: str = "micro-batch"
@@ -88,6 +89,7 @@ class SparkSettings:
     packages: tuple[str, ...] = ()
     kafka: Mapping[str, str] = attrs.field(factory=dict, hash=False)
     given: bool = attrs.field(default=False, eq=False)
+    file: str | None = attrs.field(default=None, eq=False)
 
 
 def _check_numbers(host: Host) -> None:

@@ -39,12 +39,13 @@ def check_network(network: Network, settings: SparkSettings) -> None:
     InputError
         Naming operator, reason and remedy.
     """
-    if (settings.hop == "kafka" or settings.mode == "real-time") and not settings.kafka:
-        what = "topics between hosts need" if settings.hop == "kafka" else "real-time mode needs"
-        raise InputError(f"{what} a broker", at="spark.kafka", hint='kafka = { bootstrap = "host:9092" }')
-    formats = [part.format for table in (network.sources, network.sinks) for part in table.values()]
-    if settings.hop == "kafka" or "kafka" in formats:
-        Connection.of(settings)
+    with locating(settings.file):
+        if (settings.hop == "kafka" or settings.mode == "real-time") and not settings.kafka:
+            what = "topics between hosts need" if settings.hop == "kafka" else "real-time mode needs"
+            raise InputError(f"{what} a broker", at="spark.kafka", hint='kafka = { bootstrap = "host:9092" }')
+        formats = [part.format for table in (network.sources, network.sinks) for part in table.values()]
+        if settings.hop == "kafka" or "kafka" in formats:
+            Connection.of(settings)
     with locating(network.file):
         _check_tables(network)
 

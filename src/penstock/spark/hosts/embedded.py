@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 import psutil
 
+from penstock.cluster.spark_conf import check_conf
 from penstock.errors import HostError, InputError
 from penstock.spark.hosts import classes, failures, settings
 from penstock.spark.hosts import java as java_runtime
@@ -112,7 +113,8 @@ class EmbeddedHost:
         self._how = launch or Launch()
         self._slots = slots or cores
         self.cpus = sorted(set(cpus)) if cpus is not None else None
-        self.conf = settings.checked(conf or {})
+        self.conf = dict(conf or {})
+        check_conf(self.conf)
         self._base = Path(self._how.folder or tempfile.gettempdir()).absolute()
         if "," in str(self._base):
             # To Spark it begins the next folder, wherever that is.

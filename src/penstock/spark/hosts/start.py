@@ -10,7 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import attrs
 
 from penstock.cluster import Cluster, Host
-from penstock.errors import InputError
+from penstock.cluster.spark_conf import check_conf
+from penstock.errors import InputError, locating
 from penstock.spark.hosts import java as java_runtime
 from penstock.spark.hosts.base import SparkHost
 from penstock.spark.hosts.cores import available_cpus, share_cpus
@@ -209,11 +210,14 @@ def make_host(
     # Also those of hosts that are not wanted now.
     tokens = (other.token_env for other in cluster.hosts.values() if other.token_env)
     accounts = (name for key, name in spark.kafka.items() if key in ("username_env", "password_env"))
+    with locating(spark.file):
+        conf = with_lists(spark.conf, spark.jars, spark.packages)
+        check_conf(conf)
     return EmbeddedHost(
         host.name,
         cores=host.cores,
         slots=SLOTS if spark.mode == "real-time" else None,
         cpus=cpus,
-        conf=with_lists(spark.conf, spark.jars, spark.packages),
+        conf=conf,
         launch=attrs.evolve(launch or Launch(), secrets=frozenset([*tokens, *accounts])),
     )
