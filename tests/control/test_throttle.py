@@ -37,6 +37,15 @@ def test_only_sources_whose_hosts_are_behind_are_limited():
     assert max(waiting) < 300
 
 
+def test_limits_need_no_batches():
+    """Where tuples are served one by one, what waits is read in parts as well, until nothing waits any more."""
+    rates = rates_of((10, 100.0, 100.0), (10, 600.0, 20.0), (40, 20.0, 200.0))
+    lines, looks = steered(simulated(two_queries(), APART, rates, 2), "throttle", 59)
+    assert [line["decided"]["limits"].keys() for line in lines] == [{"s1"}, {"s1"}]
+    assert not any(line["refused"] for line in lines)
+    assert not looks[-1].limits
+
+
 def test_limit_and_trigger_go_when_the_burst_is_over():
     """Once its host has caught up a source is free again, and the trigger is what it was; nothing changes after."""
     lines, looks = throttled(two_queries(), APART, rates_of((10, 100.0, 100.0), (10, 500.0, 100.0), (80, 100.0, 100.0)))

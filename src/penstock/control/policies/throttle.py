@@ -47,7 +47,7 @@ class Throttle:
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
         """Return triggers that keep up, and limits where a stall is being worked off."""
-        if not now.ready or not now.seen.triggers:
+        if not now.ready:
             return None
         most, where = self.longest * now.goals.bound, now.where()
         behind, by_nature = now.host_backlog(where) / now.usable, usual(now, where)
