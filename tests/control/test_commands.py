@@ -119,6 +119,7 @@ def test_a_run_lasts_as_long_as_its_rates(penstock, network, burst, every):
         ("[[events]]\nat = 1\nkill = 'h1'\nrecover = 'h1'", "expected one of"),
         ("[[events]]\nat = 1\nrecover = 'h1'", "not down"),
         ("[[events]]\nat = -1\nkill = 'h1'", "at"),
+        ("[[events]]\nat = inf\nkill = 'h1'", "events[0].at: expected a number <= 1000000000.0, got inf"),
         ("[[events]]\nat = 1\nslow = {host = 'h1', factor = 0}", "factor"),
         ("[[event]]\nat = 1", "event"),
         ("[[events]]\nat = 1\nadmit = 'nothing.toml'", "nothing.toml"),

@@ -31,7 +31,7 @@ class SlowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EventRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One event of a scenario file."""
 
-    at: Annotated[float, msgspec.Meta(ge=0, description="time of the run, in seconds")]
+    at: Annotated[float, msgspec.Meta(ge=0, le=1e9, description="time of the run, in seconds")]
     kill: str | None = None
     recover: str | None = None
     admit: str | None = None
