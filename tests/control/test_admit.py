@@ -16,8 +16,9 @@ from penstock.control.loop import Asked, Control
 from penstock.control.policies.admit import admit
 from penstock.control.situation import Situation
 from penstock.control.state import State
-from penstock.errors import NotReady
+from penstock.errors import InputError, NotReady
 from penstock.network import Network, Operator, Sink, Source, network_document
+from penstock.sizing.admit import merged
 from penstock.steering import Admit
 from penstock.workload import Rates
 
@@ -52,6 +53,16 @@ def test_what_is_late_already_is_no_reason_to_refuse():
     assert large.plan.empty
     assert "large is refused: no host has room for 'large'" in large.why
     assert "most room is on h2" in large.why
+
+
+def test_a_query_that_runs_already_is_said_to():
+    """Who asks for a query again is told that it runs; another one under its name, in which network the name is."""
+    grown = merged(attrs.evolve(two_queries(), file="two.toml"), query("more", "s1", 0.002))
+    now = moment(grown, {**TOGETHER, "more": "h2"}, stepped((20, 60.0)))
+    with pytest.raises(InputError, match="'more' runs already"):
+        admit(now, Admit(query("more", "s1", 0.002)))
+    with pytest.raises(InputError, match=f"'more' is also in '{grown.name}'"):
+        admit(now, Admit(query("more", "s2", 0.002)))
 
 
 @pytest.mark.parametrize("slow", [1.0, 0.8])

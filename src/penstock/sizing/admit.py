@@ -18,7 +18,7 @@ from penstock.sizing.candidates import Candidates, Doubt
 
 
 def merged(network: Network, new: Network) -> Network:
-    """Return both networks as one; a source that both have is the same source.
+    """Return both networks as one, which is in no file; a source that both have is the same source.
 
     Raises
     ------
@@ -47,7 +47,6 @@ def merged(network: Network, new: Network) -> Network:
             sources.values(),
             [*network.operators.values(), *new.operators.values()],
             [*network.sinks.values(), *new.sinks.values()],
-            network.file,
         )
 
 

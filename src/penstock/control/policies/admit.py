@@ -14,6 +14,7 @@ from penstock.errors import Infeasible, InputError, NotReady
 from penstock.load import load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
+from penstock.network.meaning import meant
 from penstock.sizing.admission import Admission
 from penstock.sizing.admit import admit as admission
 from penstock.sizing.admit import merged
@@ -42,10 +43,11 @@ def admit(now: Situation, asked: Admit) -> Proposal:
     Raises
     ------
     InputError
-        If the query does not fit to what runs: a name is taken, a cost is missing.
+        If the query does not fit to what runs, or runs already: a name is taken, a cost is missing.
     NotReady
         If too little has been seen yet, or what runs is about to go elsewhere: it is to be asked again.
     """
+    _refuse_again(now.network, asked.network)
     whole = merged(now.network, asked.network)
     for name in asked.network.unpriced:
         raise InputError(f"{name!r} has no cost", hint="give it, or pass --statistics from calibrate")
@@ -80,6 +82,14 @@ def admit(now: Situation, asked: Admit) -> Proposal:
         asked=True,
         promised={s: float(rates.of_source(s).max()) for s in whole.sources if s not in now.network.sources},
     )
+
+
+def _refuse_again(running: Network, new: Network) -> None:
+    """Refuse a query of which all runs that it has."""
+    there = running.operators
+    same = [name in there and meant(there[name]) == meant(mine) for name, mine in new.operators.items()]
+    if same and all(same):
+        raise InputError(f"{new.name!r} runs already: so do all of its operators", file=new.file)
 
 
 @attrs.frozen
