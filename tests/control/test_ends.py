@@ -163,6 +163,29 @@ def test_who_asks_is_told_that_the_controller_has_ended(tmp_path: Any) -> None:
     holding.join()
 
 
+def test_a_stop_is_over_when_another_may_begin(tmp_path: Any, penstock: Any) -> None:
+    """Who stops a controller is let go once it has closed what it runs, and not as soon as it has heard."""
+    folder, held, engine = Folder(tmp_path), threading.Event(), simulated(two_queries(), APART, stepped((9000, 30.0)))
+    close = engine.close
+
+    def slowly() -> None:
+        time.sleep(0.5)
+        close()
+
+    def hold() -> None:
+        with folder.held():
+            held.set()
+            Controller(engine=engine, control=Control(policies=()), folder=folder).run()
+
+    engine.close = slowly  # type: ignore[method-assign]
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert held.wait(10)
+    assert penstock("stop", tmp_path).code == 0
+    assert not folder.alive
+    holding.join()
+
+
 def test_the_folder_says_why_a_controller_failed(tmp_path: Any, penstock: Any) -> None:
     """Status says what a controller failed of, and no longer once one goes on."""
     folder = Folder(tmp_path)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from penstock.control.folder import Folder
 
 
+CLOSING = 120.0
+"""Seconds at most that who stops a controller waits for the end of what it runs, so that another may begin."""
+
 LATE = 5.0
 """Seconds after which it is said when a controller that runs last looked; it usually writes each second."""
 
@@ -163,7 +166,10 @@ def _readable(folder: Folder) -> Iterator[None]:
 def _ask(kind: str, given: Document, directory: str | None, json: bool) -> None:
     from penstock.control.folder import folder_of
 
-    answer = folder_of(directory).ask(kind, given)
+    folder = folder_of(directory)
+    answer = folder.ask(kind, given)
+    if kind == "stop" and answer["done"] and not folder.left(CLOSING):
+        common.say(f"note: the controller in {folder.directory} is still closing what it runs")
     refused = list(answer.get("refused", ()))
     # A dry run does nothing: it says what would be done, or why nothing would. A host may be empty already.
     dry = bool(given.get("dry")) and "decided" in answer

@@ -103,6 +103,13 @@ class Folder:
             return True
         return False
 
+    def left(self, patience: float) -> bool:
+        """Wait for the controller that runs here to end; return whether it has."""
+        end = time.monotonic() + patience
+        while (alive := self.alive) and time.monotonic() < end:
+            time.sleep(0.02)
+        return not alive
+
     @property
     def starting(self) -> bool:
         """Whether a controller runs here that does not take what is asked for yet."""
