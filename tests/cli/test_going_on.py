@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
+from penstock.cli.hosts import FILE
 from penstock.errors import InputError
 from penstock.network import read_network
 from penstock.spark.compile import Deployment
@@ -142,3 +143,18 @@ def test_a_host_that_a_run_lacks_is_said_of_its_folder(penstock: Any, tmp_path: 
     done = penstock("run", *files)
     assert done.code == 2
     assert f"{tmp_path / 'run'}: placement." in done.err
+
+
+def test_hosts_that_run_already_are_taken(penstock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``run`` and ``calibrate`` look for hosts that were left running where ``hosts start`` has noted them."""
+    found: list[Any] = []
+
+    def start_hosts(_cluster: Any, *, names: Any, kept: Any) -> Any:
+        found.append((list(names), kept))
+        raise InputError("would have started")
+
+    monkeypatch.setattr("penstock.spark.hosts.start_hosts", start_hosts)
+    files = leave(tmp_path)[1:6]
+    for command in (["run", *files, "--once", "--placement", "kept=h1,few=h2"], ["calibrate", *files[:3]]):
+        assert "would have started" in penstock(*command).err
+    assert found == [(["h1", "h2"], FILE), (["h1"], FILE)]

@@ -34,6 +34,24 @@ host.outlive()
 """
 
 
+NETWORK = """
+name = "n"
+
+[sources.events]
+format = "json"
+schema = "k string"
+options = { path = "in" }
+
+[operators.all]
+kind = "filter"
+input = "events"
+where = "true"
+
+[sinks.out]
+input = "all"
+"""
+
+
 def leave(folder: Path) -> Path:
     """Start a host in a process that ends, and return the file that names it."""
     java, file = script(folder / "bin", READY), folder / "state" / "hosts.json"
@@ -212,3 +230,26 @@ def test_what_cannot_be_left_running_is_refused(tmp_path: Path, penstock: Any) -
     refused = penstock("hosts", "start", "--hosts", 1, "--file", elsewhere / "hosts.json")
     assert refused.code == 2
     assert f"{elsewhere / 'hosts.json'}: cannot be written" in refused.err
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_runs_share_hosts_that_were_left(tmp_path: Path, penstock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short runs one after the other use the host that `hosts start` has left, each goes on, and it stays."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    Path("n.toml").write_text(NETWORK)
+    (pid,) = [row["pid"] for row in penstock("hosts", "start", "--hosts", 1, "--json").document["hosts"].values()]
+    started: list[str] = []
+    start = EmbeddedHost.start
+    monkeypatch.setattr(EmbeddedHost, "start", lambda host: started.append(host.name) or start(host))
+    try:
+        for number in (1, 2):
+            (tmp_path / f"in/{number}.json").write_text('{"k": "a"}\n' * 10)
+            done = penstock("run", "n.toml", "--hosts", 1, "--placement", "all=h1", "--once", "--json")
+            assert done.code == 0, done.err
+            assert done.document["streams"]["all->out"]["delivered"] == 10 * number
+        assert not started
+        assert [row["pid"] for row in penstock("hosts", "list", "--json").document["hosts"].values()] == [pid]
+    finally:
+        assert penstock("hosts", "stop", "--json").document["stopped"] == ["h1"]

@@ -9,6 +9,7 @@ import attrs
 import typer
 
 from penstock.cli import common, options
+from penstock.cli.hosts import FILE
 from penstock.cli.run import InputOptions
 from penstock.errors import InputError
 from penstock.files import Document
@@ -124,7 +125,7 @@ def _measured(task: _Task) -> Statistics:
     cluster, part = task.cluster.crowded(names, cores_here()), 0.95 if task.rates is None else 0.4
     with common.progress() as tell:
         tell("starting host" if len(names) == 1 else "starting hosts", 0.0)
-        with start_hosts(cluster, names=names) as running:
+        with start_hosts(cluster, names=names, kept=FILE) as running:
             engine = Engine(cluster, running)
             kafka = Connection.of(task.cluster.spark)
             samples = read_samples(
