@@ -85,6 +85,13 @@ def ending_in_order() -> Iterator[list[int]]:
         restore()
 
 
+def leave_if_asked(asked: list[int]) -> None:
+    """Leave by the exit code of the signal that has asked a run to end in order, if there was one."""
+    if asked:
+        say("interrupted: the report is of what was done until then, and the same command goes on with it")
+        sys.exit(128 + asked[0])
+
+
 def note(text: str) -> None:
     """Keep a line for people until there is an answer: a refusal stays one message."""
     _notes[text] = None

@@ -158,9 +158,7 @@ def command(
         write_json(end.report, document)
     if end.learn is not None:
         _learn(job, done, end.learn)
-    if asked:
-        common.say("interrupted: the report is of what was done until then, and the same command goes on with it")
-        raise typer.Exit(128 + asked[0])
+    common.leave_if_asked(asked)
 
 
 def _learn(job: Job, done: Done, out: str) -> None:
