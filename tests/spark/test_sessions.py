@@ -15,7 +15,7 @@ from penstock.cluster import Cluster, Host
 from penstock.errors import HostError
 from penstock.network.file import parse_network
 from penstock.spark.hosts import EmbeddedHost, RemoteHost
-from penstock.spark.run import Engine
+from penstock.spark.run import Engine, sessions
 from penstock.spark.run.sessions import settle
 
 OTHER = {
@@ -65,6 +65,24 @@ def test_sql_means_the_same_on_a_host_of_other_settings(shared: tuple[Cluster, A
         for session in engine.sessions.values():
             (row,) = session.range(1).selectExpr("1 AS number").selectExpr(*SELECT).collect()
             assert (row.kind, row.size, row.text) == ("string", -1, "text")
+
+
+def test_what_keeps_hosts_small_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session gets the settings that keep its host small, but for those that the user or the server has set."""
+    monkeypatch.setattr(sessions, "register", lambda _session: None)
+    cache = "spark.sql.hive.filesourcePartitionFileCacheSize"
+
+    def settled(there: dict[str, str], conf: dict[str, str]) -> str:
+        found = dict(there)
+        kept = SimpleNamespace(
+            getAll=there, set=found.__setitem__, get=found.get, unset=found.pop, isModifiable=lambda _key: True
+        )
+        settle(cast("Any", SimpleNamespace(conf=kept)), "h1", 1, conf)
+        return found[cache]
+
+    assert settled({}, {}) == "0"
+    assert settled({cache: "1"}, {}) == "1"
+    assert settled({cache: "1"}, {cache: "2"}) == "2"
 
 
 class Fixed:

@@ -40,6 +40,12 @@ MEANING: Mapping[str, str] = {
 }
 """Settings that change what a network answers, as Spark has them by itself."""
 
+SLIM: Mapping[str, str] = {
+    # Spark would keep the status of every file that it has ever read, 1.7 kB each, until they are 250 MB.
+    "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
+}
+"""What keeps a host small that runs for weeks, unless somebody has set it otherwise."""
+
 DIALECT = ("spark.sql.ansi.", "spark.sql.legacy.", "spark.sql.parser.")
 """More of them, of which there are hundreds: Spark's own values hold."""
 
@@ -54,7 +60,8 @@ def settle(session: SparkSession, name: str, slots: int, conf: Mapping[str, str]
     """
     told = {key: value for key, value in conf.items() if key.startswith(DIALECT)}
     wanted = {**{key: conf.get(key, usual) for key, usual in MEANING.items()}, **told}
-    for key in session.conf.getAll:
+    there = session.conf.getAll
+    for key in there:
         if key.startswith(DIALECT) and key not in wanted and session.conf.isModifiable(key):
             session.conf.unset(key)
     for key, value in wanted.items():
@@ -66,6 +73,8 @@ def settle(session: SparkSession, name: str, slots: int, conf: Mapping[str, str]
                     f"host {name} does not take {key} = {value}, so its answers would differ from those of others: "
                     "start it with that, or let all have its value by [spark.conf]"
                 ) from None
+    for key, value in SLIM.items():
+        session.conf.set(key, conf.get(key, there.get(key, value)))
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set(SLOTS, str(slots))
     # Which rows of a file a task reads must not depend on the host: rows that are equal are told apart by it.
