@@ -71,18 +71,22 @@ def test_what_keeps_hosts_small_gives_way(monkeypatch: pytest.MonkeyPatch) -> No
     """A session gets the settings that keep its host small, but for those that the user or the server has set."""
     monkeypatch.setattr(sessions, "register", lambda _session: None)
     cache = "spark.sql.hive.filesourcePartitionFileCacheSize"
+    log = "spark.sql.streaming.fileSource.log."
 
-    def settled(there: dict[str, str], conf: dict[str, str]) -> str:
+    def settled(there: dict[str, str], conf: dict[str, str]) -> dict[str, str]:
         found = dict(there)
         kept = SimpleNamespace(
             getAll=there, set=found.__setitem__, get=found.get, unset=found.pop, isModifiable=lambda _key: True
         )
         settle(cast("Any", SimpleNamespace(conf=kept)), "h1", 1, conf)
-        return found[cache]
+        return {key: value for key, value in found.items() if key == cache or key.startswith(log)}
 
-    assert settled({}, {}) == "0"
-    assert settled({cache: "1"}, {}) == "1"
-    assert settled({cache: "1"}, {cache: "2"}) == "2"
+    slim = {cache: "0", f"{log}compactInterval": "100", f"{log}cleanupDelay": "60000"}
+    assert settled({}, {}) == slim
+    assert settled({cache: "1"}, {}) == {**slim, cache: "1"}
+    assert settled({cache: "1"}, {cache: "2", f"{log}cleanupDelay": "1h"}) == {
+        **slim, cache: "2", f"{log}cleanupDelay": "1h"
+    }  # fmt: skip
 
 
 class Fixed:

@@ -43,8 +43,12 @@ MEANING: Mapping[str, str] = {
 SLIM: Mapping[str, str] = {
     # Spark would keep the status of every file that it has ever read, 1.7 kB each, until they are 250 MB.
     "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
+    # Spark would write all files that a source has ever listed anew every 10 batches, and keep that for 10 minutes. The
+    # log of a run that was begun so goes on so.
+    "spark.sql.streaming.fileSource.log.compactInterval": "100",
+    "spark.sql.streaming.fileSource.log.cleanupDelay": "60000",
 }
-"""What keeps a host small that runs for weeks, unless somebody has set it otherwise."""
+"""What keeps a host and its folder small that run for weeks, unless somebody has set it otherwise."""
 
 DIALECT = ("spark.sql.ansi.", "spark.sql.legacy.", "spark.sql.parser.")
 """More of them, of which there are hundreds: Spark's own values hold."""
