@@ -287,9 +287,19 @@ class Folder:
 
     def list(self, offset: int, *names: str) -> None:
         """Note files in the checkpoint, as Spark does."""
-        rows = [{"path": (self.place / name).as_uri(), "timestamp": 0, "batchId": offset} for name in names]
-        file = self.checkpoint / "sources" / "0" / str(offset)
-        file.replace("\n".join(["v1", *map(json.dumps, rows)]).encode())
+        paths = [self.place / name for name in names]
+        rows = [{"path": p.as_uri(), "timestamp": int(1000 * p.stat().st_mtime), "batchId": offset} for p in paths]
+        self._write(str(offset), list(map(json.dumps, rows)))
+
+    def compact(self, offset: int) -> None:
+        """Put all that was noted so far into the file of one offset, as Spark does."""
+        files = [self.checkpoint / "sources" / "0" / str(at) for at in range(offset + 1)]
+        self._write(f"{offset}.compact", [line for file in files for line in file.read().decode().splitlines()[1:]])
+        for file in files:
+            file.remove()
+
+    def _write(self, name: str, lines: list[str]) -> None:
+        (self.checkpoint / "sources" / "0" / name).replace("\n".join(["v1", *lines]).encode())
 
     def unread(self, **options: str) -> Unread:
         """Return what is known of it."""
@@ -342,6 +352,28 @@ def test_files_that_are_never_read_are_counted(tmp_path: Path) -> None:
     folder.list(0, "young.json", "read.json")
     assert folder.unread().never() == 2
     assert folder.unread(maxFileAge="1d").never() == 0
+
+
+def test_files_that_are_gone_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was read and is gone is neither looked for nor kept in mind, nor read of again, but for its age."""
+    folder = Folder(tmp_path)
+    unread = folder.unread()
+    for number in range(20):
+        folder.add(f"{number}.json", 10, 1e9 + number)
+        folder.list(number, f"{number}.json")
+        unread.took(10, number - 1, number)
+        (folder.place / f"{number}.json").unlink()
+    folder.add("next.json", 10, 1e9)
+    folder.add("old.json", 10, 1e9 + 19 - 8 * 86400)
+    assert unread.waiting(19) == (10, 1e9)
+    assert (len(unread._listed), len(unread._sizes)) == (0, 2)
+    parsed: list[bytes] = []
+    loads = json.loads
+    monkeypatch.setattr("penstock.spark.shipped.checkpoint.json.loads", lambda text: parsed.append(text) or loads(text))
+    folder.list(20, "next.json")
+    folder.compact(20)
+    assert unread.waiting(20) == (0.0, None)
+    assert len(parsed) <= 2
 
 
 def test_what_spark_passes_over_does_not_wait(tmp_path: Path) -> None:

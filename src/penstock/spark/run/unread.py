@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
 from itertools import islice
 from urllib.parse import unquote, urlsplit
@@ -55,8 +56,9 @@ class Unread:
         self._pattern = options.get("pathglobfilter", "*")
         self.known = tells(source)
         self._checkpoint, self._number = checkpoint, number
-        self._next = 0
+        self._next, self._taken = 0, -1
         self._listed: dict[str, int] = {}
+        self._youngest = 0.0
         self._sizes: dict[str, tuple[int, float]] = {}
         self._bytes, self._rows = 0, 0.0
 
@@ -65,6 +67,7 @@ class Unread:
         self._list()
         self._rows += rows
         self._bytes += sum(self._size(path)[0] for path, at in self._listed.items() if since < at <= upto)
+        self._taken = max(self._taken, upto)
 
     def waiting(self, upto: int) -> tuple[float, float | None] | None:
         """Return the rows behind an offset, and when the oldest of them came (s since 1970); None: not known."""
@@ -75,9 +78,8 @@ class Unread:
         if len(there) > MOST:
             self.known = False
             return None
-        left = [path for path in there if self._listed.get(path, upto + 1) > upto]
-        old = self._too_old(left, [path for path, at in self._listed.items() if at <= upto])
-        left = [path for path in left if path not in old]
+        self._forget({*there})
+        left = [path for path in there if self._listed.get(path, upto + 1) > upto and not self._too_old(path)]
         if not left:
             return 0.0, None
         if not self._bytes:
@@ -91,22 +93,23 @@ class Unread:
             return 0
         self._list()
         there = list(islice(self._files(), MOST + 1))
-        if len(there) > MOST:
-            return 0
-        return len(self._too_old([path for path in there if path not in self._listed], self._listed))
+        return 0 if len(there) > MOST else sum(map(self._too_old, there))
 
-    def _too_old(self, paths: Sequence[str], read: Iterable[str]) -> set[str]:
-        """Return which of some files Spark will not read, since they are so much older than others that it has."""
-        if not paths:
-            return set()
-        youngest = max((self._size(path)[1] for path in read), default=0.0)
-        return {path for path in paths if self._size(path)[1] < youngest - AGE}
+    def _too_old(self, path: str) -> bool:
+        """Whether Spark will not read a file, since it is so much older than the youngest that it has listed."""
+        return path not in self._listed and self._size(path)[1] < self._youngest - AGE
 
     def _list(self) -> None:
         """Take in what the query has listed since."""
-        for uri, at in files_listed(self._checkpoint, self._number, self._next):
+        for uri, at, came in files_listed(self._checkpoint, self._number, self._next):
             self._listed[unquote(urlsplit(uri).path)] = at
             self._next = max(self._next, at + 1)
+            self._youngest = max(self._youngest, came)
+
+    def _forget(self, there: AbstractSet[str]) -> None:
+        """Forget files that have been read and are gone: one a second would be a hundred thousand in a day."""
+        self._listed = {path: at for path, at in self._listed.items() if at > self._taken or path in there}
+        self._sizes = {path: size for path, size in self._sizes.items() if path in self._listed or path in there}
 
     def _size(self, path: str) -> tuple[int, float]:
         """Return a file's bytes, and when it came (s since 1970); nothing of one that is gone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.spark.shipped.place import Place
@@ -46,8 +46,8 @@ def files_seen(checkpoint: Place, number: int) -> int:
     return len(files_listed(checkpoint, number))
 
 
-def files_listed(checkpoint: Place, number: int, since: int = 0) -> list[tuple[str, int]]:
-    """Return the URIs of files that a query has listed of a source, each with the offset at which it did.
+def files_listed(checkpoint: Place, number: int, since: int = 0) -> list[tuple[str, int, float]]:
+    """Return the files that a query has listed of a source: URI, at which offset, and when they came (s since 1970).
 
     Parameters
     ----------
@@ -65,8 +65,17 @@ def files_listed(checkpoint: Place, number: int, since: int = 0) -> list[tuple[s
         for name, at in heads.items()
         if at >= since and (at > whole or (at == whole and name.endswith(".compact")))
     ]
-    rows = (json.loads(line) for name in kept for line in (place / name).read().splitlines() if line.startswith(b"{"))
-    return [(row["path"], row["batchId"]) for row in rows if row["batchId"] >= since]
+    return [row for name in kept for row in _listed_in(place / name, since)]
+
+
+def _listed_in(file: Place, since: int) -> Iterator[tuple[str, int, float]]:
+    # The newest are last: what was listed before need not be parsed again.
+    for line in reversed(file.read().splitlines()):
+        if line.startswith(b"{"):
+            row = json.loads(line)
+            if row["batchId"] < since:
+                return
+            yield row["path"], row["batchId"], row["timestamp"] / 1000
 
 
 def read_upto(checkpoint: Place, batch: int, number: int) -> int:
