@@ -354,6 +354,26 @@ def test_files_that_are_never_read_are_counted(tmp_path: Path) -> None:
     assert folder.unread(maxFileAge="1d").never() == 0
 
 
+@pytest.mark.parametrize("seen", [False, True])
+def test_files_that_are_gone_do_not_make_others_seem_larger(tmp_path: Path, seen: bool) -> None:
+    """What waits is told by files whose bytes somebody saw, where a source removes what it has read (cleanSource)."""
+    folder = Folder(tmp_path)
+    unread = folder.unread(cleanSource="delete")
+    for number in range(3):
+        folder.add(f"{number}.json", 10, 1e9 + number)
+    if seen:
+        unread.waiting(-1)
+    for number in range(3):
+        folder.list(number, f"{number}.json")
+    (folder.place / "0.json").unlink()
+    unread.took(10, -1, 0)
+    (folder.place / "1.json").unlink()
+    folder.add("3.json", 40, 1e9)
+    assert unread.waiting(0) == ((20 - 10 + 40, 1e9) if seen else None)
+    unread.took(20, 0, 2)
+    assert unread.waiting(2) == (40, 1e9)
+
+
 def test_files_that_are_gone_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that was read and is gone is neither looked for nor kept in mind, nor read of again, but for its age."""
     folder = Folder(tmp_path)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -64,9 +65,15 @@ class Unread:
 
     def took(self, rows: float, since: int, upto: int) -> None:
         """Count rows that it has read behind one offset and up to another; -1 is before all."""
+        if not self.known:
+            return
         self._list()
-        self._rows += rows
-        self._bytes += sum(self._size(path)[0] for path, at in self._listed.items() if since < at <= upto)
+        files = [path for path, at in self._listed.items() if since < at <= upto]
+        sizes = [size for size, _ in self._found(files)]
+        if sizes:
+            # Nobody knows the bytes of files that are gone unseen: their share of the rows does not count either.
+            self._rows += rows * len(sizes) / len(files)
+            self._bytes += sum(sizes)
         self._taken = max(self._taken, upto)
 
     def waiting(self, upto: int) -> tuple[float, float | None] | None:
@@ -80,12 +87,13 @@ class Unread:
             return None
         self._forget({*there})
         left = [path for path in there if self._listed.get(path, upto + 1) > upto and not self._too_old(path)]
-        if not left:
+        # Also where nobody can tell their rows yet: once they are read they may be gone.
+        found = self._found(left)
+        if not found:
             return 0.0, None
         if not self._bytes:
             return None
-        size = sum(self._size(path)[0] for path in left)
-        return size * self._rows / self._bytes, min(self._size(path)[1] for path in left)
+        return sum(size for size, _ in found) * self._rows / self._bytes, min(came for _, came in found)
 
     def never(self) -> int:
         """Return how many files Spark will not read, since they are so much older than the youngest it has listed."""
@@ -97,7 +105,7 @@ class Unread:
 
     def _too_old(self, path: str) -> bool:
         """Whether Spark will not read a file, since it is so much older than the youngest that it has listed."""
-        return path not in self._listed and self._size(path)[1] < self._youngest - AGE
+        return path not in self._listed and any(came < self._youngest - AGE for _, came in self._found([path]))
 
     def _list(self) -> None:
         """Take in what the query has listed since."""
@@ -111,15 +119,14 @@ class Unread:
         self._listed = {path: at for path, at in self._listed.items() if at > self._taken or path in there}
         self._sizes = {path: size for path, size in self._sizes.items() if path in self._listed or path in there}
 
-    def _size(self, path: str) -> tuple[int, float]:
-        """Return a file's bytes, and when it came (s since 1970); nothing of one that is gone."""
-        if path not in self._sizes:
-            try:
-                stat = os.stat(path)
-            except FileNotFoundError:
-                return 0, 0.0
-            self._sizes[path] = stat.st_size, stat.st_mtime
-        return self._sizes[path]
+    def _found(self, paths: Sequence[str]) -> list[tuple[int, float]]:
+        """Return bytes of files, and when they came (s since 1970); nothing of those that are gone."""
+        for path in paths:
+            if path not in self._sizes:
+                with contextlib.suppress(FileNotFoundError):
+                    stat = os.stat(path)
+                    self._sizes[path] = stat.st_size, stat.st_mtime
+        return [self._sizes[path] for path in paths if path in self._sizes]
 
     def _files(self) -> Iterator[str]:
         """List the files as Spark does: those in the folder and its partitions, or all below; none that is hidden."""
