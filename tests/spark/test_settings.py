@@ -39,6 +39,13 @@ def test_a_proxy_does_not_come_between_a_host_and_its_workers(tmp_path: Path, gi
     }
 
 
+@pytest.mark.parametrize(("given", "want"), [({}, "2"), ({"MALLOC_ARENA_MAX": "7"}, "7")])
+def test_memory_comes_from_few_places(tmp_path: Path, given: dict[str, str], want: str) -> None:
+    """The C library of a host's processes keeps few pools, unless the user has said how many."""
+    found = settings.environment(given, tmp_path / "java", tmp_path, "t", tmp_path / "l", tmp_path / "n")
+    assert found["MALLOC_ARENA_MAX"] == want
+
+
 @pytest.mark.parametrize(
     ("address", "local"), [("localhost", True), ("127.0.0.1", True), ("[::1]", True), ("n1", False)]
 )

@@ -195,6 +195,8 @@ def environment(
     The token is that of this host: its workers need it where they call their host, in ``foreachBatch``.
     """
     return {
+        # What threads that come and go have used would stay with the C library, in up to eight places a core.
+        "MALLOC_ARENA_MAX": "2",
         **kept,
         # Each core has a Python worker of its own.
         **dict.fromkeys(THREADS, "1"),
