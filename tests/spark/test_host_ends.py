@@ -20,8 +20,10 @@ from hosts_kit import READY, gone, listening, script, within
 
 from penstock.errors import HostError
 from penstock.spark.hosts import EmbeddedHost, Launch
+from penstock.spark.hosts.failures import tail
 from penstock.spark.hosts.folders import PREFIX, sweep
 from penstock.spark.hosts.settings import BEGINNING
+from penstock.spark.hosts.supervisor import KEPT, LOG
 
 PENSTOCK = """
 import json, os, signal, sys, threading, time
@@ -83,6 +85,23 @@ while not (os.path.exists(note) and open(note).read()): time.sleep(0.01)
         stray = psutil.Process(int((tmp_path / "pid").read_text()))
         assert stray.is_running()
     assert gone([stray])
+
+
+def test_a_log_does_not_grow_for_ever(tmp_path: Path) -> None:
+    """Of a long log the end stays, behind which the JVM goes on to print."""
+    more = tmp_path / "more"
+    started, _, _ = READY.partition(";")
+    body = f"""
+print(("x" * 99 + "\\n") * {LOG // 100 + 1}, flush=True)
+{started}
+while not os.path.exists({str(more)!r}): time.sleep(0.01)
+print("and more", flush=True)
+time.sleep(600)"""
+    with EmbeddedHost("h1", launch=Launch(java=script(tmp_path, body), folder=tmp_path / "work")) as host:
+        assert within(10, lambda: host.log.stat().st_size == KEPT)
+        more.touch()
+        assert within(10, lambda: tail(host.log).endswith("127.0.0.1:1\nand more\n"))
+        assert host.log.stat().st_size < KEPT + 100
 
 
 def test_a_killed_supervisor_takes_the_jvm_with_it(tmp_path: Path) -> None:

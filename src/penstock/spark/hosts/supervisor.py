@@ -29,6 +29,9 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL = 0.25
 """Seconds between two looks at penstock and the JVM."""
 
+LOG, KEPT = 8 << 20, 1 << 20
+"""Bytes of a log beyond which it is cut, and those of its end that stay."""
+
 READY, LEAVE, STOP = b"ready\n", b"leave\n", b"stop\n"
 """What penstock says."""
 
@@ -134,6 +137,7 @@ def watch(child: int, penstock: int, plan: Plan, stopping: list[int], ready: int
         # Of a host that outlives penstock the pipe says nothing any more.
         word = None if left and gone else listen()
         gone = gone or word == b""
+        cut(plan.log)
         if word and word.startswith(READY):
             os.close(ready)
             word = word[len(READY) :]
@@ -158,6 +162,23 @@ def watch(child: int, penstock: int, plan: Plan, stopping: list[int], ready: int
 def listen() -> bytes | None:
     """Return what penstock says within a while: nothing yet, a word, or the end of the pipe (empty)."""
     return os.read(0, 64) if select.select([0], [], [], POLL)[0] else None
+
+
+def cut(path: str) -> None:
+    """Keep a log short, of which Spark writes some lines a batch: only its end tells why a host has ended.
+
+    All who print into it append, so they go on at its new end.
+    """
+    try:
+        if os.path.getsize(path) > LOG:
+            with open(path, "a+b") as log:
+                log.seek(-KEPT, os.SEEK_END)
+                end = log.read()
+                log.truncate(0)
+                log.write(end)
+    except OSError:
+        # The disk is full, or the folder gone: that is for others to say.
+        pass
 
 
 def reap(child: int) -> int | None:
