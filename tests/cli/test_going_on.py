@@ -11,9 +11,11 @@ import pytest
 from penstock.cli.hosts import FILE
 from penstock.errors import InputError
 from penstock.network import read_network
+from penstock.spark import hosts
 from penstock.spark.compile import Deployment
 from penstock.spark.left import check_output
-from penstock.spark.run.folder import claim, note
+from penstock.spark.run.folder import claim, note, owned
+from penstock.spark.shipped.place import place_of
 
 NETWORK = """
 name = "n"
@@ -158,3 +160,19 @@ def test_hosts_that_run_already_are_taken(penstock: Any, tmp_path: Path, monkeyp
     for command in (["run", *files, "--once", "--placement", "kept=h1,few=h2"], ["calibrate", *files[:3]]):
         assert "would have started" in penstock(*command).err
     assert found == [(["h1", "h2"], FILE), (["h1"], FILE)]
+
+
+@pytest.mark.parametrize("name", ["control", "run"])
+def test_a_folder_in_which_a_run_is_at_work_is_refused(
+    penstock: Any, tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It is before hosts start, and nothing is left there."""
+    monkeypatch.setattr("penstock.spark.hosts.start_hosts", hosts.begin_hosts)
+    _, *files = leave(tmp_path, "h3")
+    with owned(place_of(str(tmp_path / "run"))):
+        there = {*(tmp_path / "run").iterdir()}
+        ways = ["--engine", "spark"] if name == "control" else []
+        done = penstock(name, *files[:5], *ways)
+    assert f"{tmp_path / 'run'}: another penstock runs in this folder" in done.err
+    assert done.code == 2
+    assert ({*(tmp_path / "run").iterdir()}, asked) == (there, {})

@@ -173,7 +173,7 @@ def begun(engine: str, network: Network, cluster: Cluster, spare: int, folder: s
     Raises
     ------
     InputError
-        If a run on Spark of another network is there, or one that has left something on hosts that are not in the
+        If a run on Spark is at work there, or is of another network, or has left something on hosts that are not in the
         cluster, nor among as many spare ones.
     """
     if engine != "spark":
@@ -182,7 +182,9 @@ def begun(engine: str, network: Network, cluster: Cluster, spare: int, folder: s
     from penstock.control.folder import Folder
     from penstock.spark import hosts, left
 
-    there = left.going_on(folder, network)
+    # A controller at work is told of by the next one itself.
+    controlled = Folder(folder).alive
+    there = left.going_on(folder, network, held=controlled)
     lies = None if there is None else left.hosts_of(there)
     whole = _with_spares(cluster, spare, lies or (), folder)
     with ExitStack() as stack:
@@ -191,7 +193,7 @@ def begun(engine: str, network: Network, cluster: Cluster, spare: int, folder: s
             names = sorted(whole.hosts)
             return stack.enter_context(hosts.begin_hosts(_crowded(whole), names=names, kept=FILE, going_on=lies))
 
-        early = begin() if lies is not None and not Folder(folder).alive else None
+        early = begin() if lies is not None and not controlled else None
         placement = None if there is None else left.placement_of(there)
         yield Begun(whole, placement, early or (lambda: begin()()))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 from collections.abc import Mapping
+from typing import IO
 
 import msgspec
 
@@ -13,7 +16,7 @@ from penstock.cluster import Placement
 from penstock.errors import InputError
 from penstock.files import Document, convert
 from penstock.network import Network, meaning
-from penstock.spark.shipped.place import place_of
+from penstock.spark.shipped.place import RemotePlace, place_of
 
 FORM = 8
 """Of what a run leaves; another version of penstock may have left it otherwise."""
@@ -82,14 +85,21 @@ def claimed(folder: str) -> Document | None:
     return document
 
 
-def going_on(folder: str, network: Network) -> Document | None:
-    """Return what runs in a folder, if anything does; it is this network.
+def going_on(folder: str, network: Network, *, held: bool = False) -> Document | None:
+    """Return what runs in a folder, if anything does; it is this network, and no penstock works there now.
+
+    ``held``: one does, and is known.
 
     Raises
     ------
     InputError
-        As `claimed`, or if another network runs there.
+        As `claimed`, or if another penstock or another network runs there.
     """
+    place = place_of(folder)
+    if not held and not isinstance(place, RemotePlace):
+        # Whoever takes the folder makes the file.
+        with contextlib.suppress(OSError), open((place / "lock").path) as file:
+            lock(file, folder, fcntl.LOCK_SH)
     there = claimed(folder)
     if there is not None:
         refuse_others(there, {"form": FORM, "digest": digest(meaning(network))}, folder)
@@ -108,6 +118,20 @@ def refuse_others(there: Document, mine: Mapping[str, object], folder: str) -> N
         if key in mine and there.get(key) != mine[key]:
             was = f" ({there['network']!r})" if key == "digest" else ""
             raise InputError(f"{what}{was} runs in this folder", file=folder, hint="name another --directory")
+
+
+def lock(file: IO[str], folder: str, kind: int = fcntl.LOCK_EX) -> None:
+    """Lock a run's folder by a file in it, until that is closed.
+
+    Raises
+    ------
+    InputError
+        If another penstock has locked it.
+    """
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError("another penstock runs in this folder", file=folder, hint="name another --directory") from None
 
 
 def check_output(path: str, folder: str, at: str) -> None:

@@ -33,7 +33,6 @@ Everything that a run leaves is in its folder, written so that a killed run find
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import secrets
@@ -48,7 +47,7 @@ from penstock.files import compact
 from penstock.network import Network, meaning, network_document, read_network_document
 from penstock.spark.compile import Deployment
 from penstock.spark.hosts.sessions import id_of
-from penstock.spark.left import FORM, claimed, digest, refuse_others
+from penstock.spark.left import FORM, claimed, digest, lock, refuse_others
 from penstock.spark.paths import paths_of
 from penstock.spark.run.asking import asked
 from penstock.spark.run.units import Unit
@@ -83,16 +82,11 @@ def owned(folder: Place) -> Iterator[None]:
         if isinstance(folder, RemotePlace):
             yield
             return
-        lock = open((folder / "lock").path, "w")  # noqa: SIM115
+        file = open((folder / "lock").path, "w")  # noqa: SIM115
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror or error}", file=folder.path) from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(
-                "another penstock runs in this folder", file=folder.path, hint="name another --directory"
-            ) from None
+    with file:
+        lock(file, folder.path)
         yield
 
 
