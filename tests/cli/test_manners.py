@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rich.progress
 
 from penstock.cli import common, progress
 from penstock.cli.app import arguments
@@ -103,6 +104,19 @@ def test_nobody_knows_how_far_work_without_an_end_is(capsys: pytest.CaptureFixtu
     now[0] = 10.0
     tell("running", math.nan)
     assert capsys.readouterr().err.split() == ["10", "s", "running"]
+
+
+def test_the_bar_of_work_without_an_end_shows_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a terminal the bar has a total only while somebody knows how far the work is."""
+    bars: list[Any] = []
+    plain = rich.progress.Progress.__enter__
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(rich.progress.Progress, "__enter__", lambda self: bars.append(self) or plain(self))
+    with progress.progress() as tell:
+        for share, total in ((0.5, 1.0), (math.nan, None), (math.nan, None), (1.0, 1.0)):
+            tell("running", share)
+            (task,) = bars[0].tasks
+            assert (task.total, task.description) == (total, "running")
 
 
 def test_quiet_works_in_front_of_and_behind_a_command(penstock: Any, root: Path) -> None:

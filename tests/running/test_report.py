@@ -65,6 +65,17 @@ def test_report_says_what_was_expected_and_what_came(slow: float) -> None:
     assert finish(job, outcome_of(result)).report["forecast"] == found["forecast"]
 
 
+def test_a_run_that_is_asked_to_end_is_compared_as_far_as_it_went() -> None:
+    """What was predicted for rates that never came stands beside nothing."""
+    course, _, result = world(np.random.default_rng(4), 60)
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=STATISTICS, rates=course.rates)
+    outcome = attrs.evolve(outcome_of(result), seconds=60.0)
+    whole, cut = (finish(job, attrs.evolve(outcome, asked=asked)).report for asked in (None, EPOCH + 20.0))
+    until = attrs.evolve(job, seconds=20.0)
+    assert cut["predicted"] == finish(until, outcome).report["predicted"]
+    assert cut["predicted"]["count"] < whole["predicted"]["count"]
+
+
 def test_unmeasured_overhead_is_told_and_teaches_nothing(tmp_path: Path) -> None:
     """Where no host's overhead is known the report says so, and its errors are none of the machine's."""
     course, _, result = world(np.random.default_rng(4), 60)

@@ -40,6 +40,23 @@ def run(network, arrivals, options=None, *, hosts=1, placement=None, **kept):
     return simulate(network, cluster, where, arrivals, options or Options(), record=record)
 
 
+def test_a_host_that_comes_back_needs_no_operator():
+    """Rows that no operator reads enter again when their source's host has come back."""
+    network = Network.of("bare", [Source(name="s", host="h1")], [], [Sink(name="k", input="s")])
+    happens = Options(failures=(Failure("h1", 1.0),), recoveries=(Recovery("h1", 2.0),))
+    assert simulate(network, Cluster.uniform(1), {}, Rates.of(1.0, {"s": [1.0] * 4}), happens).balanced
+
+
+def test_a_host_without_a_fixed_time_of_its_own_takes_that_of_the_others():
+    """Where fixed times are given by host, another host's batches take the median of them."""
+    network, rates = chain([1e-4], [1.0]), Rates.of(1.0, {"s1": [10.0] * 5})
+    given = [
+        Options(microbatch=MicroBatch(trigger=1.0, overhead=overhead)) for overhead in ({"h2": 0.5, "h3": 0.3}, 0.4)
+    ]
+    one, other = (run(network, rates, each, hosts=3).latency["max"] for each in given)
+    assert one == other
+
+
 def test_even_arrivals_follow_the_integral_of_the_rate():
     """Tuple k enters when the integral of the rate reaches k, the first at the first moment of a positive rate."""
     rates = Rates.of(1.0, {"s": [0.0, 2.0, 0.0, 4.0, 1.5, 1.5]})

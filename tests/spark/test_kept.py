@@ -19,7 +19,7 @@ from hosts_kit import READY, gone, script, within
 
 from penstock.cluster import Cluster, Host
 from penstock.errors import HostError, InputError
-from penstock.spark.hosts import EmbeddedHost, KeptHost, Launch, start_hosts
+from penstock.spark.hosts import EmbeddedHost, KeptHost, Launch, start, start_hosts
 from penstock.spark.hosts.kept import Kept, moment
 from penstock.spark.hosts.kept_file import changing, end, read_kept
 
@@ -79,6 +79,17 @@ def test_a_host_outlives_penstock(tmp_path: Path) -> None:
     assert end(file) == []
     with pytest.raises(HostError, match="does not run any more"):
         host.start()
+
+
+def test_hosts_beside_one_that_runs_have_other_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that penstock starts gets no CPU of one that was left running."""
+    monkeypatch.setattr(start, "available_cpus", lambda: [0, 1])
+    monkeypatch.setattr(Kept, "cpus", property(lambda _: [1]))
+    made: dict[str, Any] = {}
+    monkeypatch.setattr(start, "make_host", lambda host, _cluster, _launch, cpus: made.setdefault(host.name, cpus))
+    kept = Kept(name="h1", port=1, cores=1, token="", pid=1, began=0.0, supervisor=1, supervised=0.0)
+    start._made(Cluster.uniform(2), Launch(java=Path("java")), None, True, {"h1": kept})
+    assert made == {"h2": [0]}
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])

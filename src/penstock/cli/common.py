@@ -80,6 +80,7 @@ def ending_in_order() -> Iterator[list[int]]:
     try:
         yield asked
     except Enough:
+        say("interrupted")
         sys.exit(128 + asked[0])
     finally:
         restore()

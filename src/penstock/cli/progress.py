@@ -47,8 +47,13 @@ def _bar() -> Iterator[Tell]:
         task = bar.add_task("", total=1.0)
 
         def tell(what: str, share: float) -> None:
-            known = {"total": None} if math.isnan(share) else {"total": 1.0, "completed": share}
-            bar.update(task, description=printable(what), **known)
+            nonlocal task
+            known = not math.isnan(share)
+            if known != (bar.tasks[0].total is not None):
+                # rich takes a total away from no task.
+                bar.remove_task(task)
+                task = bar.add_task("", total=1.0 if known else None)
+            bar.update(task, description=printable(what), completed=share if known else 0.0)
 
         yield tell
 

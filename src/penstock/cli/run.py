@@ -157,12 +157,15 @@ def command(
     if end.report is not None:
         write_json(end.report, document)
     if end.learn is not None:
-        _learn(job, done, end.learn)
+        _learn(job, done, end.learn, cut_short=bool(asked))
     common.leave_if_asked(asked)
 
 
-def _learn(job: Job, done: Done, out: str) -> None:
-    """Write the statistics of a job with what its run showed; exit 1 if it showed too little, for the run is over."""
+def _learn(job: Job, done: Done, out: str, *, cut_short: bool) -> None:
+    """Write the statistics of a job with what its run showed; exit 1 if it showed too little, for the run is over.
+
+    Not where it was ``cut_short``: then that is why.
+    """
     from penstock.running.learned import learned
     from penstock.running.record import Record
 
@@ -170,6 +173,8 @@ def _learn(job: Job, done: Done, out: str) -> None:
         told = learned(job, done.outcome, done.rates)
     except EngineError as error:
         common.say(f"penstock: no: --learn {out}: not written, since this run tells too little: {error}")
+        if cut_short:
+            return
         raise typer.Exit(1) from error
     Record.of_user().applied(told, job.cluster).write(out)
 

@@ -166,6 +166,8 @@ def _must_fit(wish: TableOptions) -> None:
     for option, heeding in (("upto", PLANNERS), ("error", PLANNERS), ("workload", ["solver-w"]), ("budget", BUDGETED)):
         if getattr(wish, option) != TableOptions._field_defaults[option] and makes not in heeding:
             said = f"goes only with --planner {', '.join(heeding)}"
+            if wish.plan is not None:
+                said = "is of the making of a table, and --plan gives one that is made"
             if option == "budget":
                 raise InputError(said, at="--budget", hint="leave it out")
             common.note(f"note: --{option} {said}: it decides nothing here")

@@ -226,7 +226,10 @@ def _kept(job: Job, rates: Rates) -> Mapping[str, float | Array]:
 
 def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, record: Record = NOTHING) -> Done:
     """Compare a job's outcome with its prediction, made from measured rates where none were expected; note it."""
-    rates = job.expected or measured_rates(job.network, outcome, even=bool(job.real_time))
+    expected = job.expected
+    if expected is not None and outcome.asked is not None:
+        expected = expected.until(outcome.asked - outcome.epoch)
+    rates = expected or measured_rates(job.network, outcome, even=bool(job.real_time))
     prediction = prediction or predicted(job, rates)
     report = compare(job.network, job.cluster, job.placement, outcome, prediction, job.shedder)
     if prediction is not None:

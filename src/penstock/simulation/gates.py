@@ -98,7 +98,8 @@ def open_again(s: State, host: int, unit: int = -1) -> None:
     """Let tuples in again that waited for the readers on a host, or for one of them, to come back."""
     settle(s)
     readers = _readers(s)
-    there = (readers == unit) if unit >= 0 else (readers >= 0) & (s.units["host"][readers] == host)
+    # Sinks are no units, of which there may be none.
+    there = (readers == unit) if unit >= 0 else np.isin(readers, np.flatnonzero(s.units["host"] == host))
     if unit < 0:
         s.gates["passed"][there] = 0  # the host has lost what it was given
     ask(s, there)

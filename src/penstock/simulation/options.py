@@ -73,8 +73,8 @@ class MicroBatch:
     trigger
         Batches start at multiples of it (s), or at the end of the last one if that is later.
     overhead
-        Fixed time of every batch (s), one number or one per host; None: that of the statistics given to
-        `penstock.simulate`, or 0.
+        Fixed time of every batch (s), one number or one per host, of which another host takes the median; None: that
+        of the statistics given to `penstock.simulate`, or 0.
     progressive
         Whether outputs become visible evenly during the batch; else at its end.
     """

@@ -46,7 +46,9 @@ def hosts_of(cluster: Cluster, units: Records, moves: Moves, microbatch: MicroBa
         if microbatch is not None:
             overhead = microbatch.overhead or 0.0
             row["batch"], row["trigger"] = 2 if microbatch.progressive else 1, microbatch.trigger
-            row["overhead"] = overhead.get(host.name, 0.0) if isinstance(overhead, Mapping) else overhead
+            if isinstance(overhead, Mapping):
+                overhead = overhead.get(host.name, float(np.median([*overhead.values()])))
+            row["overhead"] = overhead
         members += sorted(visitors[index])
         word += int(row["wide"])
         cores["host"][core : core + host.cores] = index

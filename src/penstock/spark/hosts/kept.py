@@ -49,6 +49,17 @@ class Kept:
         return _process(self.pid, self.began)
 
     @property
+    def cpus(self) -> list[int]:
+        """The CPUs that the JVM may use, if it is there and that can be known."""
+        jvm = self.jvm
+        if jvm is None or not hasattr(jvm, "cpu_affinity"):
+            return []
+        try:
+            return jvm.cpu_affinity() or []
+        except psutil.Error:
+            return []
+
+    @property
     def root(self) -> psutil.Process | None:
         """The supervisor, if it is still that one."""
         return _process(self.supervisor, self.supervised)

@@ -98,6 +98,9 @@ def begin_hosts(
     # Where the cluster says an address, a host of that name which runs here is another one.
     embedded = {name for name, host in cluster.hosts.items() if host.spark is None}
     there = {} if kept is None else {name: each for name, each in read_kept(kept).items() if name in embedded}
+    if going_on is None:
+        # One that has gone, with nothing that lies on it, is started anew.
+        there = {name: each for name, each in there.items() if each.jvm is not None}
     hosts, mine = _made(cluster, launch or Launch(), names, pin, there)
     first = [host for name, host in hosts.items() if going_on is None or name in going_on or name not in mine]
     forgiven = () if going_on is None else hosts.keys() - mine
@@ -133,7 +136,8 @@ def _made(
     mine = [host for host in wanted if host.spark is None and host.name not in there]
     if mine and launch.java is None:
         launch = attrs.evolve(launch, java=java_runtime.find())
-    cpus = pin if isinstance(pin, Mapping) else _cpus(mine) if pin else {}
+    taken = {cpu for host in wanted if host.name in there for cpu in there[host.name].cpus}
+    cpus = pin if isinstance(pin, Mapping) else _cpus(mine, taken) if pin else {}
     hosts: Hosts = {
         host.name: KeptHost(there[host.name])
         if host.name in there
@@ -177,9 +181,10 @@ def leave_hosts(cluster: Cluster, file: str | os.PathLike[str]) -> dict[str, Kep
     return found
 
 
-def _cpus(hosts: Sequence[Host]) -> dict[str, list[int]]:
-    """Return CPUs of its own for each host, or nothing if there are too few."""
-    shares = share_cpus([host.cores for host in hosts], available_cpus()) or ()
+def _cpus(hosts: Sequence[Host], taken: Collection[int] = ()) -> dict[str, list[int]]:
+    """Return CPUs of its own for each host, of those that are not taken, or nothing if there are too few."""
+    free = [cpu for cpu in available_cpus() if cpu not in taken]
+    shares = share_cpus([host.cores for host in hosts], free) or ()
     return {host.name: share for host, share in zip(hosts, shares, strict=False)}
 
 

@@ -308,6 +308,7 @@ class Engine:
                 refused=refused,
                 down=frozenset(system.down),
                 missing=dict(system.copies.missing),
+                asked=system.asked,
                 gone=system.gone,
                 unremoved=system.unremoved,
                 between=rows_between(system.deployment, system.queries) if deployment.teach else {},
@@ -361,8 +362,10 @@ class Engine:
                 open_schedules(system.deployment, interval, since)
                 if follower is not None:
                     follower.begin(epoch_of(system.deployment.place))
-                with contextlib.suppress(Enough):
+                try:
                     wait()
+                except Enough:
+                    system.asked = time.time()
                 # One may have failed since somebody looked.
                 for runner in [*system.runners.values()]:
                     system.check(runner)

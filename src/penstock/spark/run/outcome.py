@@ -115,6 +115,8 @@ class Outcome:
         topic had each row, and the row's stimulus time (s since 1970); of old rows only as far as they were kept.
     begun
         When each run of the folder began (s since 1970); empty where that is not known.
+    asked
+        When it was asked to end (s since 1970), where that was before its end.
     """
 
     epoch: float
@@ -135,6 +137,7 @@ class Outcome:
     unremoved: Mapping[str, str] = attrs.field(factory=dict)
     between: Mapping[str, tuple[Array, Array]] = attrs.field(factory=dict)
     begun: Sequence[float] = ()
+    asked: float | None = None
 
     def latency(self, sink: str | None = None) -> Array:
         """Return the latencies (s) of the pairs of times at a sink, or at all; without those of the history."""

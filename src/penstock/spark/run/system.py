@@ -114,6 +114,7 @@ class System:
         self.gone: Mapping[str, int] = {}
         self.unremoved: dict[str, str] = {}
         self.ended = threading.Event()
+        self.asked: float | None = None
         self._kept = self._seen = self._swept = time.monotonic()
 
     @property
