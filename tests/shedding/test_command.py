@@ -260,7 +260,7 @@ def test_budget(penstock: Any, figure: Path) -> None:
         (["--planner", "exakt", "--at", "x=1,y=1"], "did you mean 'exact'"),
         (["--planner", "exact", "--at", "x=1"], "'y' has no rate"),
         (["--planner", "exact", "--at", "x=1,z=1"], "'z' is no source"),
-        (["--planner", "exact", "--at", "x=1,y=-1"], "at least 0"),
+        (["--planner", "exact", "--at", "x=1,y=-1"], "a finite number >= 0, got -1"),
         (["--planner", "exact", "--at", "x=1,y=1,x=2"], "given twice"),
         (["--planner", "exact", "--at", "x=1,y=1", "--upto", "x=1,y=0.5"], "--upto"),
         (["--planner", "exact", "--at", "x=1,y=1", "--upto", ""], "--upto"),

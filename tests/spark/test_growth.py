@@ -74,7 +74,7 @@ def test_copies_of_a_sample_do_not_meet(engine: Engine, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(bench.kinds, "apply", apply)
     samples = {given: sample(engine, shift).where("n < 300") for given, shift in (("a", 0), ("b", 3_000_000))}
-    bench.Bench.of(samples, Precision(budget=2.0)).measured(operator, operator.inputs, 1.0)
+    bench.Bench.of(samples, Precision(budget=6.0)).measured(operator, operator.inputs, 1.0)
     (rows, found), (most, more) = (
         (each[0].count(), real(given, each).count()) for given, each in (taken[0], taken[-1])
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -103,7 +104,8 @@ def test_a_source_that_is_read_twice_has_one_folder(here: Path, tmp_path: Path) 
     """Files of a source are looked for under its own number, also behind one that the query reads at two places."""
     for number, name in enumerate(("one", "two")):
         feed(here / name / "a.json", 0)
-        listed = json.dumps({"path": (here / name / "a.json").as_uri(), "timestamp": 0, "batchId": 0})
+        seen = {"path": (here / name / "a.json").as_uri(), "timestamp": int(1000 * time.time()), "batchId": 0}
+        listed = json.dumps(seen)
         (Place(str(tmp_path / "q")) / "sources" / str(number) / "0").replace(f"v1\n{listed}".encode())
     feed(here / "two/old.json", 0)
     os.utime(here / "two/old.json", (0, 0))

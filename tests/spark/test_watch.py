@@ -58,7 +58,7 @@ def watched(standing: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     """Watch a stand-in for a while; return how often its unit was started again."""
     monkeypatch.setattr(watch_module, "LOOK", 0.001)
     monkeypatch.setattr(watch_module, "CHECK", 0.0)
-    ending: Any = SimpleNamespace(epoch=0.0, length=0.0, over=lambda *_: standing.moved >= standing.times)
+    ending: Any = SimpleNamespace(epoch=0.0, length=0.0, finite=True, over=lambda *_: standing.moved >= standing.times)
     monkeypatch.setattr(watch_module, "Ending", lambda _: ending)
     monkeypatch.setattr(watch_module, "Ended", lambda _: None)
     watch(standing, 1.0, None, lambda _what, _share: None, None)
