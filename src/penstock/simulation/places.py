@@ -37,6 +37,9 @@ def hosts_of(cluster: Cluster, units: Records, moves: Moves, microbatch: MicroBa
             visitors[end].append(unit)
     members: list[int] = []
     core, word = 0, 0
+    given = (microbatch.overhead if microbatch is not None else None) or 0.0
+    overheads = given if isinstance(given, Mapping) else {}
+    usual = float(np.median([*overheads.values()])) if isinstance(given, Mapping) else given
     for index, (row, host) in enumerate(zip(table, cluster.hosts.values(), strict=True)):
         row["speed"], row["cores"], row["core"], row["idle"] = host.capacity / host.cores, host.cores, core, host.cores
         row["head"] = row["tail"] = row["root"] = row["held"] = row["heldtail"] = row["gate"] = -1
@@ -44,11 +47,8 @@ def hosts_of(cluster: Cluster, units: Records, moves: Moves, microbatch: MicroBa
         row["words"], row["wide"] = word, max(1, -(-len(visitors[index]) // 64))
         row["began"] = row["until"] = -1.0
         if microbatch is not None:
-            overhead = microbatch.overhead or 0.0
             row["batch"], row["trigger"] = 2 if microbatch.progressive else 1, microbatch.trigger
-            if isinstance(overhead, Mapping):
-                overhead = overhead.get(host.name, float(np.median([*overhead.values()])))
-            row["overhead"] = overhead
+            row["overhead"] = overheads.get(host.name, usual)
         members += sorted(visitors[index])
         word += int(row["wide"])
         cores["host"][core : core + host.cores] = index
