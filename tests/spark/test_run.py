@@ -520,7 +520,7 @@ def test_calibrate_on_samples(here: Path, penstock: Any) -> None:
     assert document["operators"]["views"]["selectivity"] == pytest.approx(2 / 3, abs=0.01)
     assert document["operators"]["slow"]["selectivity"] == pytest.approx(0.5, abs=0.06)
     # Times vary with what else runs on this machine; they are compared with the truth in benchmarks.
-    assert 0.0002 < document["operators"]["slow"]["cost"] < 0.01
+    assert 0.00002 < document["operators"]["slow"]["cost"] < 0.01
     assert 0 < document["operators"]["views"]["cost"] < document["operators"]["slow"]["cost"] / 3
     assert 0.005 < document["hosts"]["h1"]["overhead"] < 2
     # Nobody measured what they become in place, and the statistics say so.
