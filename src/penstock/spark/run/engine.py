@@ -32,6 +32,7 @@ from penstock.spark.compile import (
 )
 from penstock.spark.compile.sql import computes
 from penstock.spark.connection import Connection
+from penstock.spark.hosts.embedded import EmbeddedHost
 from penstock.spark.paths import named
 from penstock.spark.run.between import check_slots, rows_between
 from penstock.spark.run.deaths import telling_deaths
@@ -118,6 +119,12 @@ class Engine:
         self.cluster = cluster
         self.hosts[host.name] = host
         self.sessions[host.name] = self._session(host.name)
+
+    def shared(self) -> dict[str, SparkSession]:
+        """Return the sessions of the hosts that others may reach as well: all but those that end with penstock."""
+        return {
+            name: session for name, session in self.sessions.items() if not isinstance(self.hosts[name], EmbeddedHost)
+        }
 
     def _renew(self) -> None:
         """Take new sessions of hosts that somebody has started again meanwhile: the old ones ended with them."""

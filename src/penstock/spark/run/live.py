@@ -21,6 +21,7 @@ from penstock.network import Network
 from penstock.spark.compile import Pace
 from penstock.spark.compile.deciding import tellable
 from penstock.spark.run.changing import Changes
+from penstock.spark.run.claims import alone_on
 from penstock.spark.run.deaths import dead
 from penstock.spark.run.detach import shrunk
 from penstock.spark.run.ending import Ending
@@ -83,6 +84,7 @@ class SparkEngine:
         self._held = contextlib.ExitStack()
         self._held.enter_context(owned(deployment.place))
         try:
+            self._held.enter_context(alone_on(engine.shared, deployment.folder))
             told = tellable(deployment, engine.sessions.values())
             paced = attrs.evolve(told, pace=Pace.of(interval, deployment.network, deployment.place))
             self.system = engine.system(paced, follow is not None, lambda _what, _share: None, adopt=True)
