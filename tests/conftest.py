@@ -163,7 +163,7 @@ def shared(scripts: Any) -> Iterator[tuple[Cluster, Any]]:
     from penstock.spark.run import speeds
 
     # Tests ask that delays take time, not how exactly they take what they say.
-    speeds.ROWS = (20, 110)
+    speeds.ROWS = 70
     jars = (scripts.connector(),) if scripts.fetched() else ()
     cluster = attrs.evolve(CLUSTER, spark=attrs.evolve(CLUSTER.spark, jars=jars))
     with start_hosts(cluster) as hosts:

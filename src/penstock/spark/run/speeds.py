@@ -15,8 +15,10 @@ from penstock.spark.run.asking import asked
 if TYPE_CHECKING:
     from penstock.spark.hosts.base import SparkHost
 
-ROWS = (50, 350)
-"""Rows of a small and of a large job, whose difference is timed; longer ones take longer and vary as much."""
+ROWS, TIMES, LONGEST = 350, 7, 1.0
+"""Rows of a large job, and how many times those of a small one they are: the difference of their times is what is
+taken; seconds that the large one is to take at most. Longer ones vary as much.
+"""
 
 STEPS = 20_000
 """Steps of the loop for each of them."""
@@ -61,9 +63,10 @@ def speed_of(session: SparkSession) -> float:
         session.range(rows).filter(loop).write.format("noop").mode("overwrite").save()
         return time.perf_counter() - begin
 
-    few, many = ROWS
-    for _ in range(3):
-        spend(2 * few)
+    first = 2 * ROWS // TIMES
+    warm = min(spend(first) for _ in range(3))
+    few = max(1, round(min(ROWS, first * LONGEST / warm) / TIMES))
+    many = TIMES * few
     slopes = []
     for _ in range(5):
         small, large = spend(few), spend(many)
