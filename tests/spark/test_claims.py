@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import platform
-
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,8 +12,8 @@ from penstock.spark.run.claims import Claim, alone_on
 
 pytestmark = pytest.mark.spark
 
-ELSEWHERE = Claim("/runs/b", "elsewhere", 1, 1.0)
-KILLED = Claim("/runs/c", platform.node(), os.getpid(), 1.0)
+ELSEWHERE = Claim("/runs/b", "elsewhere", "another", 1, 1.0)
+KILLED = msgspec.structs.replace(Claim.of("/runs/c"), began=1.0)
 
 
 @pytest.fixture

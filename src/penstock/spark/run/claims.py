@@ -12,6 +12,7 @@ import os
 import platform
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +20,7 @@ import psutil
 from pyspark.errors import PySparkException
 
 from penstock.errors import HostError
+from penstock.spark.hosts.kept import moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,29 +39,38 @@ class Claim(msgspec.Struct, frozen=True):
 
     Attributes
     ----------
-    folder
-        Of its run.
-    machine, pid, since
-        The process, and when it began.
+    folder, machine
+        Of its run, and where that is.
+    space, pid, began
+        The process: among which its id is one, and when it began (see `moment`).
     """
 
     folder: str
     machine: str
+    space: str
     pid: int
-    since: float
+    began: float
 
     @classmethod
     def of(cls, folder: str) -> Claim:
         """Return that of this process."""
-        return cls(folder, platform.node(), os.getpid(), psutil.Process().create_time())
+        return cls(folder, platform.node(), _space(), os.getpid(), moment(os.getpid()))
 
     @property
     def gone(self) -> bool:
-        """Whether its process ran on this machine and runs no more."""
+        """Whether its process is known to run no more."""
         try:
-            return self.machine == platform.node() and psutil.Process(self.pid).create_time() != self.since
+            return self.space == _space() and moment(self.pid) != self.began
         except psutil.Error:
             return True
+
+
+def _space() -> str:
+    """Return what tells processes of this system, since it was started, from those of others with the same ids."""
+    found = [platform.node()]
+    with contextlib.suppress(OSError):
+        found += [Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid")]
+    return " ".join(found)
 
 
 @contextlib.contextmanager
