@@ -32,6 +32,7 @@ import attrs
 from penstock.errors import EngineError, InputError
 from penstock.files import Document, read_kept, to_json
 from penstock.home import HOME
+from penstock.own import own_folder, private
 from penstock.telemetry.runs import ABOUT
 
 HISTORY, JOURNAL = "history.jsonl", "journal.jsonl"
@@ -71,12 +72,12 @@ class Folder:
         Raises
         ------
         InputError
-            If another one runs.
+            If another one runs, or the folder is another user's.
         """
         try:
             for path in (self.path, self.path / "requests", self.path / "replies"):
-                path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = open(self.path / "lock", "w")  # noqa: SIM115
+                own_folder(path)
+            lock = open(self.path / "lock", "a", opener=private)  # noqa: SIM115
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror}", file=str(self.directory)) from None
         with lock:
@@ -84,11 +85,11 @@ class Folder:
                 raise InputError(
                     "another controller runs here", file=str(self.directory), hint="stop it: penstock stop"
                 )
-            self._token()
-            # What was asked of a controller that is no more gets no answer.
-            olds = self.path / "ready", *(self.path / "requests").iterdir(), *(self.path / "replies").iterdir()
-            for old in olds:
+            # What was asked of a controller that is no more gets no answer; others may know its token.
+            olds = (self.path / name for name in ("ready", "token"))
+            for old in (*olds, *(self.path / "requests").iterdir(), *(self.path / "replies").iterdir()):
                 old.unlink(missing_ok=True)
+            self._token()
             yield
 
     @property
@@ -169,7 +170,7 @@ class Folder:
         """Add lines to the history, or to the journal."""
         text = _lines(lines)
         if text:
-            with open(self.path / name, "a", encoding="utf-8") as file:
+            with open(self.path / name, "a", encoding="utf-8", opener=private) as file:
                 file.write(text)
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.home import HOME
+from penstock.own import private
 
 MARK = "demo.lock"
 """The file that a demo holds; no folder without it is ever emptied."""
@@ -27,7 +28,7 @@ def workplace(home: Path = Path(HOME) / "demo") -> Iterator[Path]:
             if home.exists() and not (home / MARK).exists() and any(home.iterdir()):
                 raise OSError
             home.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context(open(home / MARK, "w"))
+            lock = stack.enter_context(open(home / MARK, "a", opener=private))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             scratch = Path(tempfile.mkdtemp(prefix="penstock-demo-"))

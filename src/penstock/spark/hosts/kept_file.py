@@ -13,6 +13,7 @@ import attrs
 import msgspec
 
 from penstock.errors import InputError
+from penstock.own import private
 from penstock.spark.hosts.kept import Kept
 
 
@@ -31,7 +32,8 @@ def read_kept(file: str | os.PathLike[str]) -> dict[str, Kept]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {error}", file=str(path)) from None
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read: {why}", file=str(path)) from None
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise InputError("belongs to, or can be read by, another user", file=str(path), hint=f"chmod 600 {path}")
     try:
@@ -52,7 +54,7 @@ def changing(file: str | os.PathLike[str]) -> Iterator[dict[str, Kept]]:
     path = Path(file)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.fdopen(os.open(f"{path}.lock", os.O_WRONLY | os.O_CREAT, 0o600), "w")
+        lock = open(f"{path}.lock", "a", opener=private)  # noqa: SIM115
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", file=str(path)) from None
     with lock:

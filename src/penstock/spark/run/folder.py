@@ -45,6 +45,7 @@ import attrs
 from penstock.errors import EngineError, InputError
 from penstock.files import compact
 from penstock.network import Network, meaning, network_document, read_network_document
+from penstock.own import private
 from penstock.spark.compile import Deployment
 from penstock.spark.hosts.sessions import id_of
 from penstock.spark.left import FORM, claimed, digest, lock, refuse_others
@@ -82,7 +83,7 @@ def owned(folder: Place) -> Iterator[None]:
         if isinstance(folder, RemotePlace):
             yield
             return
-        file = open((folder / "lock").path, "w")  # noqa: SIM115
+        file = open((folder / "lock").path, "a", opener=private)  # noqa: SIM115
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror or error}", file=folder.path) from None
     with file:
@@ -198,7 +199,8 @@ def note(deployment: Deployment, claim: Claim) -> None:
         "given_up": sorted(claim.given_up),
     }
     _tell(deployment)
-    (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode())
+    # Options of queries that were attached may hold passwords.
+    (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode(), mode=0o600)
 
 
 def _described(deployment: Deployment) -> Document:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -145,15 +146,16 @@ class Place:
         self.replace(content)
         return True
 
-    def replace(self, content: bytes | pa.Buffer) -> None:
-        """Make a file appear whole, in place of one that may be there."""
+    def replace(self, content: bytes | pa.Buffer, mode: int = 0o666) -> None:
+        """Make a file appear whole, in place of one that may be there; ``mode``: its rights, before the user mask."""
         temporary = f"{self.path}.{os.getpid()}.{threading.get_native_id()}.tmp"
+        opener = partial(os.open, mode=mode)
         try:
             try:
-                file = open(temporary, "wb")  # noqa: SIM115
+                file = open(temporary, "wb", opener=opener)  # noqa: SIM115
             except FileNotFoundError:
                 os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-                file = open(temporary, "wb")  # noqa: SIM115
+                file = open(temporary, "wb", opener=opener)  # noqa: SIM115
             with file:
                 file.write(content)
             os.replace(temporary, self.path)
@@ -273,8 +275,8 @@ class RemotePlace(Place):
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return sorted(info.base_name for info in found)
 
-    def replace(self, content: bytes | pa.Buffer) -> None:
-        """Write a file; object stores show it when it is closed."""
+    def replace(self, content: bytes | pa.Buffer, mode: int = 0o666) -> None:
+        """Write a file, whose rights the store knows; object stores show it when it is closed."""
         system, path = self._at()
         system.create_dir(path.rpartition("/")[0], recursive=True)
         with system.open_output_stream(path) as file:
