@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.cli import engines
-from penstock.cli.decisions import came, show
+from penstock.cli.decisions import came, show, show_history
 from penstock.control.folder import Folder
 from penstock.errors import InputError
 
@@ -266,6 +266,16 @@ def test_history_says_which_moves_did_not_come_about():
     assert came({**line, "acted": False, "came": {"time": 15.0, "worst": None, "moved": 0}}) == ""
 
 
+def test_history_steers_no_terminal(capsys):
+    """What a terminal would take for a command is shown as what it is, wherever in a history it stands."""
+    line = {"time": 5.0, "acted": True, "seen": {"worst": None}, "came": None, "policy": "\x1b[2Kme"}
+    line |= {"decided": {"add": ["h\x9b1"]}, "why": "so\u202e", "refused": ["no\x7f"]}
+    show_history([line])
+    said = capsys.readouterr().out
+    assert all(text in said for text in (r"\x1b[2Kme", r"add h\x9b1", r"so\u202e", r"no\x7f"))
+    assert said.replace("\n", "").isprintable()
+
+
 def test_commands_without_a_controller_say_so(penstock, here):
     """Nothing to reach, or nobody who answers, is one message that says what to do."""
     for command in (["status"], ["stop"], ["move", "a", "h1"], ["history"]):
@@ -282,6 +292,17 @@ def test_a_file_is_no_controllers_folder(penstock, here):
         assert done.code == 2
         assert "no controller has run here" in done.err
     assert [path.name for path in Path().iterdir()] == ["notes.txt"]
+
+
+def test_a_network_takes_no_file_of_the_hosts(penstock, network, here):
+    """A network whose folder would lie where hosts that outlive penstock are kept is refused, and nothing is made."""
+    Path("n.toml").write_text(Path(network).read_text().replace('"two-chains"', '"hosts.json"', 1))
+    given = ["--hosts", 3, "--rates", "clicks=1,buys=1", "--duration", 1]
+    refused = penstock("control", "n.toml", *given)
+    assert refused.code == 2
+    assert "hosts.json: penstock keeps a file of this name for its hosts (name a --directory" in refused.err
+    assert penstock("control", "n.toml", *given, "--directory", "mine").code == 0
+    assert not Path(".penstock").exists()
 
 
 @pytest.mark.parametrize("directory", [[], [".penstock/two-chains"]])

@@ -167,6 +167,7 @@ def test_a_network_survives_pickling() -> None:
         ('name = "n"', "", None, ["'name' is missing"]),
         ('name = "n"', 'name = "../../evil"', 1, ["name: expected a name that a folder may have", "'../../evil'"]),
         ('name = "n"', 'name = "a/b"', 1, ["a folder may have", "got 'a/b'"]),
+        ('name = "n"', 'name = "a\\u202e"', 1, ["a folder may have", r"got 'a\u202e'"]),
         ('input = "a"\nweight', "weight", 22, ["'input' is missing"]),
         ('input = "a"\nweight', 'input = "t"\nweight', 23, ["is a sink"]),
     ],

@@ -9,10 +9,10 @@ import attrs
 import typer
 
 from penstock.cli import common, options
-from penstock.cli.hosts import FILE
 from penstock.cli.run import InputOptions
 from penstock.errors import InputError
 from penstock.files import Document
+from penstock.home import KEPT
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster
@@ -125,7 +125,7 @@ def _measured(task: _Task) -> Statistics:
     cluster, part = task.cluster.crowded(names, cores_here()), 0.95 if task.rates is None else 0.4
     with common.progress() as tell:
         tell("starting host" if len(names) == 1 else "starting hosts", 0.0)
-        with start_hosts(cluster, names=names, kept=FILE) as running:
+        with start_hosts(cluster, names=names, kept=KEPT) as running:
             engine = Engine(cluster, running)
             kafka = Connection.of(task.cluster.spark)
             samples = read_samples(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from penstock.cli import common
+from penstock.errors import printable
 from penstock.files import Document
 
 
@@ -40,8 +41,9 @@ def show_history(lines: list[Document]) -> None:
     """Print decisions: when, who, what, why, and what came of it."""
     wide = max((len(line["policy"]) for line in lines), default=0)
     for line in lines:
-        time, policy = f"{line['time']:.6g} s", line["policy"].ljust(wide)
-        rows = [told(line), line["why"], *(f"refused: {why}" for why in line["refused"]), came(line)]
+        time, policy = f"{line['time']:.6g} s", printable(line["policy"].ljust(wide))
+        said = told(line), line["why"], *(f"refused: {why}" for why in line["refused"]), came(line)
+        rows = [printable(text) for text in said]
         sys.stdout.write(f"{time:>9}  {policy}  " + f"\n{' ' * (13 + wide)}".join(filter(None, rows)) + "\n")
     if not lines:
         sys.stdout.write("no decisions\n")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from penstock.cli import common
-from penstock.cli.hosts import FILE
 from penstock.errors import InputError
+from penstock.home import KEPT
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
@@ -191,7 +191,7 @@ def begun(engine: str, network: Network, cluster: Cluster, spare: int, folder: s
 
         def begin() -> Callable[[], Hosts]:
             names = sorted(whole.hosts)
-            return stack.enter_context(hosts.begin_hosts(_crowded(whole), names=names, kept=FILE, going_on=lies))
+            return stack.enter_context(hosts.begin_hosts(_crowded(whole), names=names, kept=KEPT, going_on=lies))
 
         early = begin() if lies is not None and not controlled else None
         placement = None if there is None else left.placement_of(there)

@@ -9,7 +9,7 @@ import typer
 from penstock.cli import common, options
 from penstock.errors import InputError, locating
 from penstock.files import Document
-from penstock.home import HOME
+from penstock.home import KEPT
 
 if TYPE_CHECKING:
     from penstock.spark.hosts.kept import Kept
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 FileOption = Annotated[
     str, typer.Option("--file", metavar="FILE", help="File that names the running hosts; only you can read it.")
 ]
-FILE = f"{HOME}/hosts.json"
 NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", help="Hosts to stop; default: all.")]
 
 app = typer.Typer(
@@ -34,7 +33,7 @@ app = typer.Typer(
 def start(
     cluster_file: options.ClusterOption = None,
     hosts: options.HostsOption = None,
-    file: FileOption = FILE,
+    file: FileOption = KEPT,
     json: options.JsonOption = False,
 ) -> None:
     """Start hosts and leave them running.
@@ -54,7 +53,7 @@ def start(
 
 
 @app.command("list")
-def show(file: FileOption = FILE, json: options.JsonOption = False) -> None:
+def show(file: FileOption = KEPT, json: options.JsonOption = False) -> None:
     """List the hosts that were left running.
 
     Example: penstock hosts list --json
@@ -65,7 +64,7 @@ def show(file: FileOption = FILE, json: options.JsonOption = False) -> None:
 
 
 @app.command("stop")
-def stop(names: NamesArgument = None, file: FileOption = FILE, json: options.JsonOption = False) -> None:
+def stop(names: NamesArgument = None, file: FileOption = KEPT, json: options.JsonOption = False) -> None:
     """Stop hosts that were left running, and whatever runs on them.
 
     Example: penstock hosts stop h1

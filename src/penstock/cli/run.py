@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from penstock.cli import common, options
-from penstock.cli.hosts import FILE
 from penstock.errors import EngineError, InputError, locating
 from penstock.files import Document, write_json
-from penstock.home import run_folder
+from penstock.home import KEPT, run_folder
 
 if TYPE_CHECKING:
     from penstock.cli.reading import Deployment
@@ -149,7 +148,7 @@ def command(
     told = _modes(graph, cluster, placed, end)
     with common.ending_in_order() as asked, common.progress() as tell:
         tell("starting hosts", 0.0)
-        with hosts.start_hosts(cluster, names=sorted(set(placed.values())), kept=FILE) as running:
+        with hosts.start_hosts(cluster, names=sorted(set(placed.values())), kept=KEPT) as running:
             outcome = execute(Engine(cluster, running), job, tell, common.say)
     done = finish(job, outcome, record=Record.of_user())
     document: Document = {**done.report, "directory": folder, **told}

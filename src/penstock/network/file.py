@@ -21,7 +21,7 @@ from penstock.network.nexmark import Events
 from penstock.network.sql import QUOTED
 from penstock.units import seconds, size
 
-FOLDER = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*")
+FOLDER = re.compile(r"[^./\\][^/\\]*")
 """Names of networks."""
 
 Positive = Annotated[float, msgspec.Meta(ge=0)]
@@ -210,7 +210,7 @@ def parse_network(document: Document, file: str | None = None) -> Network:
                 raise InputError(f"expected a table, got {table!r}", at=f"{key}.{name}", hint=f"write [{key}.{name}]")
     tables = ("sources", "operators", "sinks")
     top = convert({key: value if key not in tables else {} for key, value in document.items()}, NetworkFile, "")
-    if not FOLDER.fullmatch(top.name):
+    if not (FOLDER.fullmatch(top.name) and top.name.isprintable()):
         # A run's folder has this name unless another one is given.
         raise InputError(f"expected a name that a folder may have, got {top.name!r}", at="name")
     _defaults(top.defaults)
