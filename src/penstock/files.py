@@ -12,6 +12,7 @@ import stat
 import sys
 import tempfile
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import StringIO
@@ -21,6 +22,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from penstock.errors import InputError
+from penstock.nested import nested
 from penstock.units import seconds
 
 T = TypeVar("T")
@@ -84,7 +86,7 @@ class Text:
     def toml(self) -> Document:
         """Parse as TOML."""
         try:
-            return tomllib.loads(self.text)
+            return nested(tomllib.loads(self.text))
         except tomllib.TOMLDecodeError as error:
             found = re.search(r"\(at line (\d+), column \d+\)", str(error))
             problem = re.sub(r"\s*\(at .*\)$", "", str(error))
@@ -109,13 +111,13 @@ class Text:
         def once(pairs: list[tuple[str, object]]) -> Document:
             table = dict(pairs)
             if len(table) < len(pairs):
-                names = [key for key, _ in pairs]
-                twice = next(name for name in names if names.count(name) > 1)
+                counts = Counter(key for key, _ in pairs)
+                twice = next(key for key, count in counts.items() if count > 1)
                 raise InputError(f"key {twice!r} is given twice", file=self.name)
             return table
 
         try:
-            return json.loads(self.text, object_pairs_hook=once)
+            return nested(json.loads(self.text, object_pairs_hook=once))
         except json.JSONDecodeError as error:
             raise InputError(f"not valid JSON: {error.msg}", file=self.name, line=error.lineno) from None
         except RecursionError:

@@ -70,6 +70,8 @@ def test_reads_every_key(tmp_path: Path) -> None:
         ("quota = 0.5", "quota = 1.5", 3, ["<= 1"]),
         ("quota = 0.5", "quota = 0", 3, ["> 0"]),
         ("cores = 2", "cores = 0", 4, [">= 1"]),
+        ("cores = 2", "cores = 100001", 4, ["a whole number <= 100000, got 100001"]),
+        ("cores = 2", f"cores = {10**30}", 4, ["a whole number <= 100000"]),
         ("cores = 2", "cores = 1.5", 4, ["a whole number, got 1.5"]),
         ('"sc://node1:15002"', '"http://node1"', 6, ["sc://"]),
         ('"sc://node1:15002"', '"sc://"', 6, ["sc://node1:15002"]),

@@ -92,11 +92,15 @@ class SparkSettings:
     file: str | None = attrs.field(default=None, eq=False)
 
 
+MOST_CORES = 100_000
+"""No host or machine has more; the simulator has a row for each."""
+
+
 def _check_numbers(host: Host) -> None:
     for name, fits in (
         ("capacity", 0 < host.capacity < math.inf),
         ("quota", 0 < host.quota <= 1),
-        ("cores", host.cores >= 1),
+        ("cores", 1 <= host.cores <= MOST_CORES),
         ("price", 0 <= host.price < math.inf),
         ("memory", host.memory > 0),
     ):

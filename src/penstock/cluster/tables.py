@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.cluster.model import MOST_CORES
 from penstock.files import Document
 
 
@@ -14,7 +15,7 @@ class HostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     capacity: Annotated[float, msgspec.Meta(gt=0, description="benchmark cores")] = 1.0
     quota: Annotated[float, msgspec.Meta(gt=0, le=1, description="share of the capacity that we may use")] = 1.0
-    cores: Annotated[int, msgspec.Meta(ge=1, description="tuples served at a time")] = 1
+    cores: Annotated[int, msgspec.Meta(ge=1, le=MOST_CORES, description="tuples served at a time")] = 1
     spark: (
         Annotated[str, msgspec.Meta(description="endpoint sc://host:port of a running Spark Connect server")] | None
     ) = None
@@ -29,7 +30,7 @@ class HostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class MachineTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[machines.NAME]``: a machine whose cores several hosts share."""
 
-    cores: Annotated[int, msgspec.Meta(ge=1, description="hosts that can work at once")]
+    cores: Annotated[int, msgspec.Meta(ge=1, le=MOST_CORES, description="hosts that can work at once")]
 
 
 class LinkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
