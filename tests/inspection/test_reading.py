@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import json
+import tracemalloc
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import attrs
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +22,9 @@ from hypothesis import strategies as st
 from penstock.errors import InputError
 from penstock.inspection import inspect
 from penstock.telemetry import QueryLog, Telemetry, read_telemetry
+from penstock.telemetry.codecs import blocks
+from penstock.telemetry.documents import Documents
+from penstock.telemetry.events import offsets
 from penstock.telemetry.files import find_logs
 from penstock.telemetry.reader import Reader
 
@@ -382,6 +389,74 @@ def test_huge_line_is_passed_over(make: SimpleNamespace, tmp_path: Path, monkeyp
     path.write_bytes(make.text([*lines[:10], "x" * 5_000_000, *lines[10:]]))
     read: Telemetry = read_telemetry([str(path)])
     check(read.queries["clicks"], batches)
+    assert "1 of" in read.warnings[0]
+
+
+@pytest.mark.parametrize("form", ["bz2", "gz", "zstd", "lz4 frame"])
+def test_little_that_becomes_much_is_read_in_parts(make: SimpleNamespace, form: str) -> None:
+    """A small file that unpacks to a large one is never held as a whole, and nothing of it is lost."""
+    data = bytes(9_000_000) + np.random.default_rng(1).bytes(100_000) + bytes(1_000_000)
+    packed = 2 * {"bz2": bz2.compress, **make.CODECS}[form](data)
+    found = list(blocks(BytesIO(packed), 2**18))
+    assert b"".join(found) == 2 * data
+    assert max(map(len, found)) == 2**18
+
+
+def test_an_only_line_that_is_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of one endless line is not called empty."""
+    monkeypatch.setattr("penstock.telemetry.reader.LONGEST", 2**20)
+    (tmp_path / "log").write_bytes(b"x" * 5_000_000)
+    with pytest.raises(InputError, match="its only line is longer than 1 MB"):
+        read_telemetry([str(tmp_path / "log")])
+
+
+def test_an_object_of_many_lines_is_kept_as_its_bytes() -> None:
+    """What is open takes about the memory of its text, however many lines that has."""
+    documents = Documents(2**20)
+    tracemalloc.start()
+    for _ in range(100_000):
+        documents.take(b"{ ")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert documents.depth == 100_000
+    assert most < 2**20
+
+
+DEEP = "[" * 5000 + "]" * 5000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'{{"Event":"SparkListenerLogStart","x":{DEEP}}}',
+        f'{{"id":"a","runId":"b","timestamp":"2026-01-01T00:00:00Z","x":{DEEP}}}',
+    ],
+)
+def test_a_line_that_is_nested_too_deeply_is_damage(make: SimpleNamespace, tmp_path: Path, line: str) -> None:
+    """A line of brackets within brackets costs nothing but itself."""
+    batches = make.paced(count=10)
+    lines = make.events(batches)
+    (tmp_path / "deep").write_bytes(make.text([*lines[:10], line, *lines[10:]]))
+    read = read_telemetry([str(tmp_path / "deep")])
+    check(read.queries["clicks"], batches)
+    assert "1 of" in read.warnings[0]
+
+
+@pytest.mark.parametrize("offset", [DEEP, json.dumps(DEEP), '{"a":' * 900 + "1" + "}" * 900])
+def test_an_offset_that_is_nested_too_deeply_is_none(offset: str) -> None:
+    """How far an offset is that nobody can take apart is not known."""
+    assert offsets(msgspec.Raw(offset.encode())) is None
+
+
+@pytest.mark.parametrize("when", ["2026-13-01T00:00:00Z", "soon"])
+def test_a_start_at_no_time_is_damage(make: SimpleNamespace, tmp_path: Path, when: str) -> None:
+    """A query of which only its start is told, at a time that is none, is no query; others are read."""
+    batches = make.paced(count=10)
+    odd = {"Event": f"{make.STREAMING}QueryStartedEvent", "id": "x", "runId": "y", "name": "odd", "timestamp": when}
+    (tmp_path / "log").write_bytes(make.text([json.dumps(odd, separators=(",", ":")), *make.events(batches)]))
+    read = read_telemetry([str(tmp_path / "log")])
+    check(read.queries["clicks"], batches)
+    assert list(read.queries) == ["clicks"]
     assert "1 of" in read.warnings[0]
 
 

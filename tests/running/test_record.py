@@ -256,6 +256,7 @@ def test_a_broken_line_takes_no_other_with_it(tmp_path: Path) -> None:
     known = between(record)
     with record.file.open("a") as file:
         file.write('{"place": "here", "level": 0.1, "fi\n[1]\n')
+        file.write('{"off": ' + "[" * 5000 + "]" * 5000 + "}\n")
     assert between(record) == known
     record.note(KNOWN, CLUSTER, report(1.1, 1.1))
     assert len(record.file.read_text().splitlines()) == 4

@@ -153,7 +153,7 @@ class Record:
         decode, found = msgspec.json.Decoder(Document).decode, list[Line | Came]()
         for line in lines:
             # One that is broken takes no other with it.
-            with contextlib.suppress(msgspec.MsgspecError):
+            with contextlib.suppress(msgspec.MsgspecError, RecursionError):
                 row = decode(line)
                 found.append(msgspec.convert(row, Came) if "off" in row else msgspec.convert(row, Line))
         return found

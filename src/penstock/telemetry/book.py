@@ -166,9 +166,9 @@ class Book:
         columns.add(progress, known.numbers[run.id], work)
 
     def _started(self, query: QueryStarted) -> None:
+        when = epoch(query.timestamp) if query.timestamp else None
         known = self.known.setdefault(query.id, Known())
         known.name = query.name or known.name
-        when = epoch(query.timestamp) if query.timestamp else None
         known.keep(Run(id=query.run_id, start=when))
         if when is not None:
             self._seen(when)

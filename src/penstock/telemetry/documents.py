@@ -34,8 +34,9 @@ class Documents:
         self._clear()
 
     def _clear(self) -> None:
-        self.parts: list[bytes] = []
-        self.depth = self.length = 0
+        # Bytes, and no list of lines: an object may have one for each bracket.
+        self.begun = bytearray()
+        self.depth = 0
 
     def take(self, line: bytes) -> list[bytes]:
         """Return the objects that end in a line."""
@@ -77,7 +78,7 @@ class Documents:
     def _scanned(self, line: bytes) -> list[bytes] | None:
         """Return the objects that end in a line of JSON; None if it is none, and then nothing is open."""
         # JSON has no line breaks within strings, so each line can be looked at by itself.
-        if not _PIECE.fullmatch(_STRING.sub(b"", line)) or self.length + len(line) > self.longest:
+        if not _PIECE.fullmatch(_STRING.sub(b"", line)) or len(self.begun) + len(line) > self.longest:
             return None
         found, begin, end = [], 0, 0
         for token in _TOKEN.finditer(line):
@@ -93,11 +94,10 @@ class Documents:
                 self.depth -= 1
                 if not self.depth:
                     end = token.end()
-                    found.append(b"".join([*self.parts, line[begin:end]]))
+                    found.append(bytes(self.begun + line[begin:end]))
                     self._clear()
         if self.depth:
-            self.parts.append(line[begin:] + b"\n")
-            self.length += len(line) - begin
+            self.begun += line[begin:] + b"\n"
         elif not _BETWEEN.fullmatch(line, end):
             self.fault = "it is no JSON"
             return found or None

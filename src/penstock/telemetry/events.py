@@ -230,6 +230,10 @@ _NO_NUMBER = re.compile(rb":\s*(NaN|-?Infinity)\b")
 _SPACED = re.compile(rb'\s*\{\s*"Event"\s*:\s*"([^"]*)"')
 
 
+_DAMAGE = msgspec.DecodeError, UnicodeDecodeError, RecursionError
+"""What reading JSON ends with that is none, or is nested too deeply."""
+
+
 class Unreadable(ValueError):
     """A line is neither an event nor a progress report, or is damaged."""
 
@@ -257,7 +261,7 @@ def parse(line: bytes) -> Event | None:
         return None
     try:
         event = decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _DAMAGE as error:
         raise Unreadable(str(error)) from None
     found_event: Event = event.progress if type(event) is ProgressEvent else event
     return found_event
@@ -268,7 +272,7 @@ def _progress(line: bytes) -> Progress:
         # Python writes rates that Spark does not know as NaN or Infinity, which is no JSON.
         odd = b"NaN" in line or b"Infinity" in line
         return _PROGRESS.decode(_NO_NUMBER.sub(b": null", line) if odd else line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _DAMAGE as error:
         raise Unreadable(str(error)) from None
 
 
@@ -302,9 +306,9 @@ def _offset(raw: bytes) -> float | None:
         value = msgspec.json.decode(raw)
         if isinstance(value, str):
             value = msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _total(value)
+    except _DAMAGE:
         return None
-    return _total(value)
 
 
 def _total(value: object) -> float | None:

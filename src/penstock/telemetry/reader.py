@@ -17,6 +17,8 @@ from penstock.telemetry.files import Log
 
 LONGEST = 64 * 2**20
 """Bytes of a line; longer ones are no events and are passed over."""
+TOO_LONG = b"(too long)"
+"""What stands for such a line."""
 
 PATIENCE = 10_000
 """Lines without an event after which a file is taken for no log."""
@@ -76,13 +78,15 @@ class Reader:
                         yield [done] if done else []
                     continue
                 lines = block[len(head) + 1 :].split(b"\n")
-                yield [b"".join([*carry, head]) if length <= LONGEST else b"(too long)"]
+                yield [b"".join([*carry, head]) if length <= LONGEST else TOO_LONG]
                 carry = [lines.pop()]
                 length, array = len(carry[0]), False
                 yield lines
         except Truncated as cut:
             self.broken.append(str(cut))
-        if carry and carry[0]:
+        if length > LONGEST:
+            yield [TOO_LONG]
+        elif carry and carry[0]:
             yield [b"".join(carry)]
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
@@ -133,6 +137,8 @@ class Reader:
             return self.broken[0], ENABLED
         if self.lines == 0:
             return "it is empty", ENABLED
+        if self.lines == 1 and self.begin == TOO_LONG:
+            return f"its only line is longer than {LONGEST >> 20} MB", ENABLED
         if self.events == 0:
             return self._foreign()
         json = _JSON.match(self.begin) and not self.begin.startswith(KIND)
