@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -20,7 +21,7 @@ from folders import BEGIN, Answering, Folder
 
 from penstock.dashboard.serve import _anew, _newer, serve
 from penstock.dashboard.server import make_app
-from penstock.dashboard.watcher import Watcher, event
+from penstock.dashboard.watcher import WAITING, Watcher, event
 from penstock.monitor.run import RunView
 
 
@@ -159,6 +160,38 @@ def test_a_token_of_any_letters(watcher: Watcher) -> None:
     assert status("right") == 422
 
 
+@pytest.mark.parametrize("chosen", ["right\r", " right \n", "right"])
+def test_what_surrounds_a_token_is_no_part_of_it(watcher: Watcher, chosen: str) -> None:
+    """A token that was read with the end of its line is the one without it; a blank one is none."""
+    client = TestClient(make_app(watcher, token=chosen), base_url="http://127.0.0.1:8765")
+    header = {"Authorization": "Bearer right"}
+    assert client.post("/api/actions", json={"kind": "stop"}, headers=header).status_code == 422
+    client = TestClient(make_app(watcher, token=" \r"), base_url="http://127.0.0.1:8765")  # noqa: S106
+    assert client.post("/api/actions", json={"kind": "stop"}, headers={"Authorization": "Bearer"}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "token", "status", "most"),
+    [("/api/actions", b"left", 401, 0), ("/api/actions", b"right", 413, 5), ("/api/what-if", b"", 413, 5)],
+)
+def test_an_endless_body_is_not_read(watcher: Watcher, path: str, token: bytes, status: int, most: int) -> None:
+    """Of a body little more is read than ours have, and nothing without the token where one is needed."""
+    app, read, told = make_app(watcher, token="right"), list[int](), list[Any]()  # noqa: S106
+
+    async def receive() -> dict[str, Any]:
+        read.append(2**14)
+        return {"type": "http.request", "body": b" " * 2**14, "more_body": True}
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"authorization", b"Bearer " + token)]
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
+    asyncio.run(app(scope, receive, send))
+    assert told[0]["status"] == status
+    assert len(read) <= most
+
+
 def test_a_stop_is_shown_where_something_runs(tmp_path: Path) -> None:
     """What a stop would do is told while a controller runs; where none does, it is refused as the stop would be."""
     Folder(tmp_path)
@@ -205,6 +238,11 @@ def test_strange_names_are_refused(watcher: Watcher) -> None:
     for name in ("evil.example", "testserver"):
         assert TestClient(app, base_url=f"http://{name}").get("/api/about").status_code == 403
     assert TestClient(app, base_url="http://localhost:1").get("/api/about").status_code == 200
+    client = TestClient(app, base_url="http://localhost")
+    for odd in ("a`b.evil.com", "[::1", "", "::1", "localhost:80:80", "user@localhost", "[localhost"):
+        assert client.get("/api/about", headers={"Host": odd}).status_code == 403
+    for ours in ("[::1]:80", "LocalHost", "127.0.0.1:8765"):
+        assert client.get("/api/about", headers={"Host": ours}).status_code == 200
     assert TestClient(make_app(watcher, names=()), base_url="http://evil.example").get("/").status_code == 200
 
 
@@ -287,6 +325,28 @@ def test_a_run_that_cannot_be_read_hides_no_other(
     assert watcher.view is not None
     assert client.get("/healthz").text == "ok\n"
     assert told[-1] == event("trouble", None)
+
+
+def test_what_waits_for_a_page_that_does_not_read_is_bounded(tmp_path: Path) -> None:
+    """A page that reads nothing has a few messages wait for it, and gets everything anew when it reads again."""
+    Folder(tmp_path).grow(2)
+    watcher = Watcher(RunView(tmp_path), clock=lambda: BEGIN + 43)
+
+    async def page() -> None:
+        heard = watcher.listen()
+        everything = [await anext(heard), await anext(heard)]
+        for number in range(WAITING + 1000):
+            watcher._tell(event("beat", {"now": float(number)}))
+            await asyncio.sleep(0)
+        (queue,) = watcher._pages
+        assert queue.qsize() <= WAITING
+        assert [await anext(heard), await anext(heard)] == everything
+        watcher._tell(event("beat", None))
+        assert await anext(heard) == event("beat", None)
+        watcher.end()
+        assert [each async for each in heard] == []
+
+    asyncio.run(page())
 
 
 def test_an_end_in_mid_look_is_no_fault(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
     view = open_view(paths) if paths else None
     watcher = Watcher(view, _anew if paths else _newer)
     listening = _listening(host, port)
-    names = (*LOOPBACK, host) if _own(host) else ()
+    names = (*LOOPBACK, host.lower()) if _own(host) else ()
     app = make_app(watcher, token=os.environ.get(TOKEN), names=names)
     address = f"[{host}]" if ":" in host else host
     url = f"http://{address}:{listening.getsockname()[1]}/"
@@ -114,7 +114,7 @@ def _own(host: str) -> bool:
     """Whether only this machine reaches a host of this name."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
-    return host in LOOPBACK
+    return host.lower() in LOOPBACK
 
 
 def _newer(seen: View | None) -> View | None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from importlib import resources
-from typing import Annotated, Any, Literal
+from string import whitespace
+from typing import Any, Literal
 
-from fastapi import FastAPI, Header, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
+from starlette.types import Message
 
 import penstock
 from penstock.dashboard.watcher import Watcher
@@ -23,6 +28,12 @@ from penstock.monitor.exposition import exposition
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Names by which a page on this machine may ask; others are refused: a web page elsewhere may have our address."""
+
+_HOST = re.compile(r"(?:\[([^][]+)\]|([^][:]+))(?::\d*)?")
+"""Header ``Host``: a name or address, and a port."""
+
+MOST_BODY = 2**16
+"""Bytes of a request's body; none of ours has more."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -60,6 +71,34 @@ BODIES: dict[str, type[BaseModel]] = {"/api/what-if": WhatIf, "/api/actions": Ac
 """What is expected of each request that has a body."""
 
 
+TOKEN = Depends(HTTPBearer(auto_error=False))
+"""What a request depends on that needs the token; before its body is read, see `_Bounded`."""
+
+
+class _Bounded(APIRoute):
+    """A request whose body is read as far only as ours go, and not before its token was seen where it needs one."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            if TOKEN in self.dependencies:
+                allowed(request.app.state.token, request.headers.get("authorization"))
+            count = 0
+
+            async def receive() -> Message:
+                nonlocal count
+                message = await request.receive()
+                count += len(message.get("body", b""))
+                if count > MOST_BODY:
+                    raise HTTPException(413, f"expected a body of at most {MOST_BODY >> 10} kB")
+                return message
+
+            return await handle(Request(request.scope, receive))
+
+        return handled
+
+
 def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ...] = LOOPBACK) -> FastAPI:
     """Return the application.
 
@@ -68,7 +107,7 @@ def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ..
     watcher
         What is looked at; whoever serves starts and ends it.
     token
-        Without it nothing that changes anything is done; None: a new one.
+        Without it nothing that changes anything is done; None, or blank: a new one.
     names
         Host names by which it may be asked; empty: all.
     """
@@ -80,7 +119,9 @@ def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ..
         docs_url=None,
         redoc_url=None,
     )
-    app.state.token = token or secrets.token_urlsafe(24)
+    # Whoever sends it sends it without what surrounds it.
+    app.state.token = (token or "").strip(whitespace) or secrets.token_urlsafe(24)
+    app.router.route_class = _Bounded
     _guard(app, names)
     _serve_page(app, watcher)
     _serve_views(app, watcher)
@@ -93,7 +134,7 @@ def _guard(app: FastAPI, names: tuple[str, ...]) -> None:
 
     @app.middleware("http")
     async def guard(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
-        if names and (request.url.hostname or "") not in names:
+        if names and name_of(request.headers.getlist("host")) not in names:
             return PlainTextResponse("this name is not served\n", 403)
         response = await proceed(request)
         response.headers.update(HEADERS)
@@ -167,10 +208,9 @@ def _serve_questions(app: FastAPI, watcher: Watcher) -> None:
         """Say what would happen under other rates, on another placement, with other drops. Nothing is changed."""
         return plain(view_of(watcher).ask(Question(**question.model_dump())))
 
-    @app.post("/api/actions")
-    def act(wanted: Act, authorization: Annotated[str | None, Header()] = None) -> Any:
+    @app.post("/api/actions", dependencies=[TOKEN])
+    def act(wanted: Act) -> Any:
         """Ask the controller to move an operator, empty a host, or stop. Needs the token, also for a dry run."""
-        allowed(app.state.token, authorization)
         for key in NEEDED[wanted.kind]:
             if getattr(wanted, key) is None:
                 raise InputError(
@@ -209,6 +249,18 @@ def view_of(watcher: Watcher) -> View:
     if watcher.view is None:
         raise HTTPException(404, "there is nothing to see yet")
     return watcher.view
+
+
+def name_of(hosts: list[str]) -> str:
+    """Return the name in the headers ``Host`` of a request; empty where it has none, more than one, or an odd one.
+
+    Examples
+    --------
+    >>> name_of(["LocalHost:80"]), name_of(["[::1]:80"]), name_of(["[::1"]), name_of([])
+    ('localhost', '::1', '', '')
+    """
+    found = _HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
+    return "" if found is None else found[1] or found[2]
 
 
 def allowed(token: str, given: str | None) -> None:

@@ -23,6 +23,8 @@ FAILURES = 3
 
 WAITING = 8
 """Messages that wait for a page at most; a page that is slower gets everything anew."""
+ANEW = ""
+"""What waits for such a page instead."""
 
 
 class Watcher(threading.Thread):
@@ -55,7 +57,7 @@ class Watcher(threading.Thread):
         self._ended = threading.Event()
         self._pool = ThreadPoolExecutor(1, "penstock expecting")
         self._expecting: Future[object] | None = None
-        self._pages: dict[asyncio.Queue[str | None], asyncio.AbstractEventLoop] = {}
+        self._pages: dict[asyncio.Queue[str], asyncio.AbstractEventLoop] = {}
         self._lock = threading.Lock()
         self._warmed: View | None = None
         self._told: tuple[View | None, int] = (None, -1)
@@ -164,27 +166,21 @@ class Watcher(threading.Thread):
     def end(self) -> None:
         """Look no more, and let all pages go."""
         self._ended.set()
-        with self._lock:
-            for queue, loop in self._pages.items():
-                with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(queue.put_nowait, None)
+        self._tell(ANEW)
 
     async def listen(self) -> AsyncIterator[str]:
         """Yield messages for one page: first everything, then what is new."""
-        queue: asyncio.Queue[str | None] = asyncio.Queue()
+        queue: asyncio.Queue[str] = asyncio.Queue()
         with self._lock:
             self._pages[queue] = asyncio.get_running_loop()
         try:
-            for message in await asyncio.to_thread(self.everything):
-                yield message
-            while (fresh := await queue.get()) is not None:
-                if queue.qsize() > WAITING:
-                    while not queue.empty():
-                        queue.get_nowait()
-                    for message in await asyncio.to_thread(self.everything):
-                        yield message
-                else:
-                    yield fresh
+            fresh = ANEW
+            while not self._ended.is_set():
+                if fresh == ANEW:
+                    _empty(queue)
+                for message in await asyncio.to_thread(self.everything) if fresh == ANEW else [fresh]:
+                    yield message
+                fresh = await queue.get()
         finally:
             with self._lock:
                 self._pages.pop(queue, None)
@@ -202,7 +198,20 @@ class Watcher(threading.Thread):
         with self._lock:
             for queue, loop in self._pages.items():
                 with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(queue.put_nowait, message)
+                    loop.call_soon_threadsafe(_put, queue, message)
+
+
+def _put(queue: asyncio.Queue[str], message: str) -> None:
+    """Put a message where it waits for a page, which may read none of them."""
+    if queue.qsize() >= WAITING:
+        _empty(queue)
+        message = ANEW
+    queue.put_nowait(message)
+
+
+def _empty(queue: asyncio.Queue[str]) -> None:
+    while not queue.empty():
+        queue.get_nowait()
 
 
 def event(kind: str, document: Document | str | None) -> str:
