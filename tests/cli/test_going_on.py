@@ -176,3 +176,20 @@ def test_a_folder_in_which_a_run_is_at_work_is_refused(
     assert f"{tmp_path / 'run'}: another penstock runs in this folder" in done.err
     assert done.code == 2
     assert ({*(tmp_path / "run").iterdir()}, asked) == (there, {})
+
+
+def test_simulated_and_real_runs_do_not_share_a_folder(penstock: Any, tmp_path: Path, asked: dict[str, Any]) -> None:
+    """A simulated controller is refused in the folder of a run, and a run in that of a simulated controller."""
+    command, run = leave(tmp_path, moved="h2"), tmp_path / "run"
+    simulated = [*command[:6], "--engine", "simulation", *command[8:]]
+    done = penstock(*simulated)
+    assert (done.code, "a run on Spark has this folder" in done.err) == (2, True)
+    assert f"--directory, such as {run}-simulated" in " ".join(done.err.split())
+    (run / "run.json").unlink()
+    assert penstock(*simulated).code == 0
+    for real in (command, ["run", *command[1:6], "--algorithm", "largest-first"]):
+        done = penstock(*real)
+        assert (done.code, "a simulated controller has this folder" in done.err) == (2, True)
+    with pytest.raises(InputError, match="simulated"):
+        claim(Deployment(read_network(tmp_path / "network.toml"), {"kept": "h1", "few": "h1"}, str(run)))
+    assert not asked

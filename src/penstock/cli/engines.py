@@ -174,9 +174,13 @@ def begun(engine: str, network: Network, cluster: Cluster, spare: int, folder: s
     ------
     InputError
         If a run on Spark is at work there, or is of another network, or has left something on hosts that are not in the
-        cluster, nor among as many spare ones.
+        cluster, nor among as many spare ones; or what has run there was simulated and this is not, or the reverse.
     """
     if engine != "spark":
+        if (Path(folder) / "run.json").exists():
+            # Who looks on would take its decisions for those of the run.
+            hint = f"name another --directory, such as {folder.rstrip('/')}-simulated"
+            raise InputError("a run on Spark has this folder", file=folder, hint=hint)
         yield Begun(cluster)
         return
     from penstock.control.folder import Folder

@@ -17,6 +17,7 @@ from penstock.errors import InputError
 from penstock.files import Document, convert
 from penstock.network import Network, meaning
 from penstock.spark.shipped.place import RemotePlace, place_of
+from penstock.telemetry.runs import ABOUT
 
 FORM = 8
 """Of what a run leaves; another version of penstock may have left it otherwise."""
@@ -93,7 +94,7 @@ def going_on(folder: str, network: Network, *, held: bool = False) -> Document |
     Raises
     ------
     InputError
-        As `claimed`, or if another penstock or another network runs there.
+        As `claimed`, or if another penstock or another network runs there, or a simulated controller has.
     """
     place = place_of(folder)
     if not held and not isinstance(place, RemotePlace):
@@ -101,9 +102,23 @@ def going_on(folder: str, network: Network, *, held: bool = False) -> Document |
         with contextlib.suppress(OSError), open((place / "lock").path) as file:
             lock(file, folder, fcntl.LOCK_SH)
     there = claimed(folder)
-    if there is not None:
+    if there is None:
+        refuse_simulated(folder)
+    else:
         refuse_others(there, {"form": FORM, "digest": digest(meaning(network))}, folder)
     return there
+
+
+def refuse_simulated(folder: str) -> None:
+    """Refuse a folder that a simulated controller has: who looks on would take its decisions for those of a run.
+
+    Raises
+    ------
+    InputError
+        Naming the folder.
+    """
+    if (place_of(folder) / "control" / ABOUT).exists():
+        raise InputError("a simulated controller has this folder", file=folder, hint="name another --directory")
 
 
 def refuse_others(there: Document, mine: Mapping[str, object], folder: str) -> None:
