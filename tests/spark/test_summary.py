@@ -34,6 +34,18 @@ def test_a_host_that_does_several_batches_at_once_is_busy_once() -> None:
     assert busy([batch("a", 0, 1000.0, 4.0), batch("b", 0, 1002.0, 4.0), batch("c", 0, 1009.0, 1.0)]) == 0.7
 
 
+def test_a_host_is_idle_until_a_run_ends() -> None:
+    """A run lasts from its first rows to its end, however early its last batch ended; also where none came at all."""
+    nothing = {"z": np.zeros(0)}
+    only = attrs.evolve(batch("a", 0, 997.0, 2.0), rows=5)
+    outcome = Outcome(1000.0, [only], nothing, nothing, {}, 10.0, begun=[1000.0], ended=[1017.0])
+    assert summary(outcome, NETWORK, {"a": "h1"}, ["h1"])["hosts"]["h1"]["busy"] == pytest.approx(0.1)
+    again = attrs.evolve(outcome, begun=[1000.0, 2000.0], ended=[1017.0, 2020.0])
+    assert summary(again, NETWORK, {"a": "h1"}, ["h1"])["hosts"]["h1"]["busy"] == pytest.approx(0.05)
+    killed = attrs.evolve(again, ended=[2020.0])
+    assert killed.runs == [(997.0, 999.0), (2000.0, 2020.0)]
+
+
 def test_one_batch_that_tells_nothing_makes_a_share_unknown() -> None:
     """Where a batch does not say how much its host worked, the share of all is not known."""
     silent = attrs.evolve(batch("a", 1, 1004.0, 4.0), busy=None)

@@ -38,10 +38,10 @@ CLAIMED = (
 
 OWN = frozenset(
     (
-        "about.json", "aside", "batches", "begun.json", "checkpoints", "control", "epoch", "errors", "fences",
-        "forecasts.json", "history.json", "intents", "keep.json", "knobs", "latency", "limits", "lock", "logs",
-        "meters", "moments.json", "owners", "pace.json", "progress", "rates", "recalled", "run.json", "sessions.json",
-        "sinks", "tables",
+        "about.json", "aside", "batches", "begun.json", "checkpoints", "control", "ended.json", "epoch", "errors",
+        "fences", "forecasts.json", "history.json", "intents", "keep.json", "knobs", "latency", "limits", "lock",
+        "logs", "meters", "moments.json", "owners", "pace.json", "progress", "rates", "recalled", "run.json",
+        "sessions.json", "sinks", "tables",
     )
 )  # fmt: skip
 """What a run writes into its folder, where a person may well keep a report beside it."""

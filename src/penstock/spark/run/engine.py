@@ -38,7 +38,7 @@ from penstock.spark.run.between import check_slots, rows_between
 from penstock.spark.run.deaths import telling_deaths
 from penstock.spark.run.ended import Heard
 from penstock.spark.run.folder import claim as claimed_by
-from penstock.spark.run.folder import epoch_of, note_sessions, noted_sessions, open_schedules, owned, probe
+from penstock.spark.run.folder import epoch_of, note_end, note_sessions, noted_sessions, open_schedules, owned, probe
 from penstock.spark.run.follow import Follower, follow
 from penstock.spark.run.gaps import gone_from
 from penstock.spark.run.once import drain
@@ -285,6 +285,7 @@ class Engine:
         def work(system: System) -> frozenset[str]:
             open_schedules(deployment, self._interval(trigger), time.time())
             drain(system, {name: host.cores for name, host in self.cluster.hosts.items()}, tell)
+            note_end(deployment.place)
             return frozenset()
 
         return self._worked(deployment, False, tell, work)

@@ -9,6 +9,7 @@ Everything that a run leaves is in its folder, written so that a killed run find
     sessions.json       the hosts' sessions, in which queries may run on without penstock
     epoch               when scheduled sources begin (µs since 1970)
     begun.json          when each run here began (s since 1970)
+    ended.json          when those ended that were not killed
     checkpoints/UNIT    Spark's offsets, commits and state; of its second copy those in UNIT#2
     recalled/UNIT       what queries knew of event time when they were stopped
     logs/OPERATOR       rows between queries, a file per batch (or task of it), until all readers have passed
@@ -120,10 +121,24 @@ def open_schedules(deployment: Deployment, trigger: float, since: float) -> None
     (place / "begun.json").replace(json.dumps([*begun(place), max(since, epoch_of(place))]).encode())
 
 
+def note_end(folder: Place) -> None:
+    """Write down that a run ends now: batches at work still come to their end."""
+    (folder / "ended.json").replace(json.dumps([*ended(folder), time.time()]).encode())
+
+
 def begun(folder: Place) -> tuple[float, ...]:
     """Return when each run of a folder began (s since 1970); none where there was none."""
+    return _times(folder / "begun.json")
+
+
+def ended(folder: Place) -> tuple[float, ...]:
+    """Return when the runs of a folder ended that were not killed (s since 1970)."""
+    return _times(folder / "ended.json")
+
+
+def _times(file: Place) -> tuple[float, ...]:
     try:
-        return tuple(json.loads((folder / "begun.json").read()))
+        return tuple(json.loads(file.read()))
     except (FileNotFoundError, ValueError):
         return ()
 

@@ -378,7 +378,9 @@ class SparkEngine:
         """Return what came of the run so far, in the keys of ``penstock run``, and what failed on the way."""
         with self.system.lock:
             outcome = collect(self.system.deployment, self.system.queries, self.now)
-            outcome = attrs.evolve(outcome, gone=self.system.gone, unremoved=self.system.unremoved)
+            outcome = attrs.evolve(
+                outcome, gone=self.system.gone, unremoved=self.system.unremoved, ended=[*outcome.ended, time.time()]
+            )
             placement = self.system.deployment.placement
             return {**summary(outcome, self.network, placement, self.cluster.hosts), "failures": [*self._told]}
 

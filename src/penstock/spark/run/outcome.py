@@ -15,7 +15,7 @@ from penstock.network import Network, Stream
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
 from penstock.spark.run.between import taken_from_topics
-from penstock.spark.run.folder import begun, epoch_of
+from penstock.spark.run.folder import begun, ended, epoch_of
 from penstock.spark.run.history import History, read_history
 from penstock.spark.run.meter import repeated_of
 from penstock.spark.run.unread import never_read, not_found
@@ -115,6 +115,8 @@ class Outcome:
         topic had each row, and the row's stimulus time (s since 1970); of old rows only as far as they were kept.
     begun
         When each run of the folder began (s since 1970); empty where that is not known.
+    ended
+        When they ended (s since 1970), those that were not killed.
     asked
         When it was asked to end (s since 1970), where that was before its end.
     """
@@ -137,6 +139,7 @@ class Outcome:
     unremoved: Mapping[str, str] = attrs.field(factory=dict)
     between: Mapping[str, tuple[Array, Array]] = attrs.field(factory=dict)
     begun: Sequence[float] = ()
+    ended: Sequence[float] = ()
     asked: float | None = None
 
     def latency(self, sink: str | None = None) -> Array:
@@ -145,15 +148,12 @@ class Outcome:
         return np.concatenate([np.zeros(0), *(self.visible[name] - self.stimulus[name] for name in names)])
 
     @property
-    def stop(self) -> float:
-        """When its last batch ended (s since 1970), and after it began where there was none."""
-        return max([self.epoch + SHORTEST, *(batch.start + batch.duration for batch in self.batches)])
-
-    @property
     def runs(self) -> list[tuple[float, float]]:
         """From when to when it ran (s since 1970): once, and once more each time that it went on after a stop."""
-        starts = [self.epoch, *self.begun[1:]]
-        ends = [(batch.start, batch.start + batch.duration) for batch in self.batches]
+        # Sources that have no schedule are read while queries still start.
+        first = min([self.epoch, *(batch.start for batch in self.batches if batch.rows)])
+        starts = [first, *self.begun[1:]]
+        ends = [*((b.start, b.start + b.duration) for b in self.batches), *((end, end) for end in self.ended)]
         found = []
         for start, following in zip(starts, [*starts[1:], math.inf], strict=True):
             last = max((end for at, end in ends if at < following), default=start)
@@ -167,7 +167,8 @@ class Outcome:
         for batch in self.batches:
             first[batch.query] = min(batch.start, first.get(batch.query, math.inf))
         known = [start for query, start in first.items() if self.history.upto.get(query, 0)]
-        return min(max([self.epoch, *known]), self.stop - SHORTEST)
+        runs = self.runs
+        return min(max([runs[0][0], *known]), runs[-1][1] - SHORTEST)
 
     def busy(self, batches: Iterable[Batch]) -> float | None:
         """Return the share of the time that it ran in which a host worked, as far as known; None: not known.
@@ -181,7 +182,7 @@ class Outcome:
         known = [span for span in spans if span is not None]
         if len(known) < len(spans):
             return None
-        ran = covered(self.runs, self.since, self.stop)
+        ran = covered(self.runs, self.since, math.inf)
         return sum(b - a for run in ran for a, b in covered(known, *run)) / sum(b - a for a, b in ran)
 
     def latencies(self, sink: str | None = None) -> tuple[Array, Array]:
@@ -286,7 +287,7 @@ def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) ->
     return Outcome(
         epoch_of(folder), batches, visible, stimulus, taken, seconds, history=history, repeated=repeated, weight=weight,
         skipped=never_read(deployment.network, queries), unfound=not_found(deployment.network, queries),
-        begun=begun(folder),
+        begun=begun(folder), ended=ended(folder),
     )  # fmt: skip
 
 

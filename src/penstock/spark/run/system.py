@@ -19,7 +19,7 @@ from penstock.spark.compile.sql import computes
 from penstock.spark.run.between import KEPT, clean_topics
 from penstock.spark.run.copies import Copies, catch_up, heir, latest
 from penstock.spark.run.deaths import dead, died
-from penstock.spark.run.folder import Claim, note
+from penstock.spark.run.folder import Claim, note, note_end
 from penstock.spark.run.follow import prompts
 from penstock.spark.run.meter import Meters
 from penstock.spark.run.moments import Moments
@@ -429,6 +429,8 @@ class System:
     def stop(self) -> None:
         """Let no batch begin, wait for those that run, and stop; nothing delivers from then on."""
         self.ended.set()
+        with contextlib.suppress(OSError):  # queries stop also where nothing can be written
+            note_end(self.deployment.place)
 
         def end(what: Callable[[], object]) -> None:
             with contextlib.suppress(Silent):
