@@ -14,7 +14,7 @@ from penstock.cli.run import show
 from penstock.files import to_json
 from penstock.latency.microbatch import MicrobatchResult
 from penstock.load import load_model
-from penstock.running.drift import YOUNG
+from penstock.running.drift import YOUNG, Drift
 from penstock.running.job import Job, finish
 from penstock.running.record import Record
 from penstock.spark.run import Batch, Outcome
@@ -97,7 +97,15 @@ def test_rows_that_had_waited_before_the_run_are_held_against_no_prediction(
     job = Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=known, rates=course.rates)
     fresh = attrs.evolve(outcome_of(result), seconds=60.0)
     old = attrs.evolve(fresh, stimulus={name: times - 3600.0 for name, times in fresh.stimulus.items()})
-    for outcome, told in ((fresh, False), (old, True)):
+    # A second run in the folder delivers what came while there was none; in a third that is in the history.
+    resumed = attrs.evolve(fresh, begun=(EPOCH, EPOCH + 61), visible={n: t + 100.0 for n, t in fresh.visible.items()})
+    lay = {name: len(times) for name, times in fresh.stimulus.items()}
+    past = History(
+        classes={name: {"9": count} for name, count in lay.items()}, worst=dict.fromkeys(lay, 60.0), waited=lay
+    )
+    later = attrs.evolve(fresh, history=past)
+    assert (resumed.waited, later.waited) == (1.0, 0.5)
+    for outcome, told in ((fresh, False), (resumed, True), (old, True)):
         record = Record(tmp_path / f"{told}.jsonl")
         report = finish(job, outcome, record=record).report
         assert ("waited" in report) == told
@@ -276,6 +284,9 @@ def test_the_time_between_two_runs_is_left_out(capsys: pytest.CaptureFixture[str
     assert len(after["series"]["latency"]["low"]) == len(after["series"]["time"])
     assert before["drifts"]
     assert not after["drifts"]
+    late = [attrs.evolve(b, duration=3 * b.duration) if b.start - EPOCH >= 100 else b for b in kept]
+    drift = Drift(**finish(job, attrs.evolve(twice, batches=late)).report["drifts"][0])
+    assert (drift.began, f"from {drift.since - 80:.0f} s on" in drift.says) == (80, True)
     show(after)
     assert "over the folder's 2 runs" in capsys.readouterr().err
 

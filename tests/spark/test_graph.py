@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from penstock.spark.compile.sql import split_columns
 from penstock.spark.compile.streams import passes
 from penstock.spark.run.history import History, classed, read_history, write_history
 from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.told import note_of
 
 EVENTS = {"format": "json", "schema": "k string, at timestamp", "time": "at"}
 
@@ -235,3 +237,20 @@ def test_history_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert not again.holds("h1-000000000003.npy")
     assert not again.holds("h2-000000000001.npy")
     assert read_history(Place(str(tmp_path / "none"))).upto == {}
+
+
+def test_history_knows_who_waited_for_a_run(tmp_path: Path) -> None:
+    """Rows that came before the run began in which they became visible are counted, also those of an earlier run."""
+    folder = Place(str(tmp_path))
+    (folder / "epoch").publish(b"100000000")
+    (folder / "begun.json").replace(b"[100, 200]")
+    note_of(folder, "q", 0, "out").replace(noted([110.0, 90.0, 101.0, 105.0]))
+    note_of(folder, "q", 1, "out").replace(noted([210.0, 150.0, 201.0]))
+    assert History().with_notes(folder, "q", range(2), "out").waited == {"out": 2}
+
+
+def noted(times: list[float]) -> bytes:
+    """Return a note: when its rows became visible, and the stimulus time of each (s)."""
+    file = io.BytesIO()
+    np.save(file, np.array([round(1e6 * time) for time in times]))
+    return file.getvalue()

@@ -277,6 +277,8 @@ class Drift:
     core
         How fast its core is, as a share of what it was while calibrated; None: not measured. It tells a machine that
         became slower from work that became more.
+    began
+        When its run began (s), other than 0 where one went on after a stop.
     """
 
     host: str
@@ -284,13 +286,15 @@ class Drift:
     since: float
     slower: float
     core: float | None = None
+    began: float = 0.0
 
     @property
     def says(self) -> str:
         """One line for people."""
         return (
-            f"drift: batches of {self.host} take {self.slower:.2f} times as long as calibrated from {self.since:.0f} s "
-            f"on, which is outside their interval (seen at {self.time:.0f} s)"
+            f"drift: batches of {self.host} take {self.slower:.2f} times as long as calibrated from "
+            f"{self.since - self.began:.0f} s on, which is outside their interval "
+            f"(seen at {self.time - self.began:.0f} s)"
             + ("" if self.core is None else f", its core is {self.core:.2f} times as fast")
             + WHAT_TO_DO
         )
@@ -308,8 +312,8 @@ def _several(drifts: Sequence[Drift]) -> str:
     took = [drift.slower for drift in drifts]
     return (
         f"drift: batches of {drifts[0].host} left their interval {len(took)} times, first from "
-        f"{drifts[0].since:.0f} s on: they took {min(took):.2f} to {max(took):.2f} times as long as calibrated"
-        + WHAT_TO_DO
+        f"{drifts[0].since - drifts[0].began:.0f} s on: they took {min(took):.2f} to {max(took):.2f} times as long as "
+        "calibrated" + WHAT_TO_DO
     )
 
 

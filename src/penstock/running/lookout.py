@@ -58,7 +58,8 @@ class Lookout:
         self.course, self.told, self.ahead, self.rng, self.failed = course, told, ahead, rng, failed
         self.watch = Watch.of(BatchHosts.of(course.statistics, course.cluster), course.young)
         self._batches: list[Batch] = []
-        self._until, self._next, self._begin, self._went_on, self._over = 0.0, EVERY, 0.0, begun, False
+        self._until, self._next, self._begin, self._over = 0.0, EVERY, 0.0, False
+        self._begun = self._went_on = begun
 
     def hear(self, batches: Sequence[Batch], epoch: float, now: float) -> None:
         """Take in batches that have ended.
@@ -103,8 +104,9 @@ class Lookout:
             if row.start >= 0 and self._until < row.end <= late:
                 before = len(self.watch.drifts)
                 self.watch = self.watch.after(row)
+                began = max(0.0, self._begun - self.course.rates.start)
                 for drift in self.watch.drifts[before:]:
-                    self.told(drift)
+                    self.told(attrs.evolve(drift, began=began))
 
     def _forecast(self, at: float, rows: Sequence[Seen]) -> None:
         past = [row for row in rows if row.start >= 0 and row.end <= at]

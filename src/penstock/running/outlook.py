@@ -68,7 +68,10 @@ def reported(course: Course, batches: Sequence[Seen], outcome: Outcome, rng: np.
     return {
         "forecast": [attrs.asdict(each) for each in with_measured(told, stimulus, outcome.latency())],
         "drift": bool(drifts),
-        "drifts": [attrs.asdict(drift) for drift in drifts],
+        "drifts": [
+            {**attrs.asdict(drift), "began": max((begin for begin, _ in ran if 0 < begin <= drift.time), default=0.0)}
+            for drift in drifts
+        ],
     }
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from penstock.spark.run import Outcome
 
 WAITED = (
-    "{:.0%} of the rows at sinks had come to their folders or topics before the run began; their latency counts from "
-    "then, and no prediction is meant for it"
+    "{:.0%} of the rows at sinks had come to their folders or topics before the run began that delivered them; their "
+    "latency counts from then, and no prediction is meant for it"
 )
 
 FEW = 0.01

@@ -131,6 +131,11 @@ def begun(folder: Place) -> tuple[float, ...]:
     return _times(folder / "begun.json")
 
 
+def begins_of(folder: Place) -> list[float]:
+    """Return when each run of a folder began (s since 1970), the first one as its scheduled sources did."""
+    return [epoch_of(folder), *begun(folder)[1:]]
+
+
 def ended(folder: Place) -> tuple[float, ...]:
     """Return when the runs of a folder ended that were not killed (s since 1970)."""
     return _times(folder / "ended.json")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.spark.run.folder import begins_of
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.told import note_of
 from penstock.telemetry.notes import row_by_row
@@ -38,6 +39,8 @@ class History:
         By sink, number of tuples by class of latency.
     worst
         By sink, the largest latency (s).
+    waited
+        By sink, tuples whose stimulus came before the run began in which they became visible.
     """
 
     upto: Mapping[str, int] = attrs.field(factory=dict)
@@ -46,6 +49,7 @@ class History:
     rows: Mapping[str, int] = attrs.field(factory=dict)
     classes: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
     worst: Mapping[str, float] = attrs.field(factory=dict)
+    waited: Mapping[str, int] = attrs.field(factory=dict)
 
     def delivered(self, sink: str) -> int:
         """Return the tuples that came to a sink."""
@@ -59,10 +63,12 @@ class History:
     def with_notes(self, folder: Place, unit: str, numbers: range, sink: str) -> History:
         """Return a history that also holds the latencies that a unit, or a meter, has noted at a sink."""
         classes, worst = dict(self.classes.get(sink, {})), self.worst.get(sink, 0.0)
+        waited, begins = self.waited.get(sink, 0), begins_of(folder)
         for file in (note_of(folder, unit, number, sink) for number in numbers):
             if file.exists():
                 visible, stimulus = row_by_row(file.read())
                 worst = max(worst, float(np.max(visible - stimulus, initial=0.0)))
+                waited += int(had_waited(visible, stimulus, begins).sum())
                 for name, count in classed(visible - stimulus).items():
                     classes[name] = classes.get(name, 0) + count
         return attrs.evolve(
@@ -70,6 +76,7 @@ class History:
             upto={**self.upto, unit: numbers.stop},
             classes={**self.classes, sink: classes},
             worst={**self.worst, sink: worst},
+            waited={**self.waited, sink: waited},
         )
 
     def latency(self, sink: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -94,6 +101,15 @@ def read_history(folder: Place) -> History:
 def write_history(folder: Place, history: History) -> None:
     """Write a run's history."""
     (folder / FILE).replace(json.dumps(attrs.asdict(history)).encode())
+
+
+def had_waited(
+    visible: NDArray[np.float64], stimulus: NDArray[np.float64], begins: Sequence[float]
+) -> NDArray[np.bool_]:
+    """Return which rows came before the run began in which they became visible, by when each run began."""
+    run = np.searchsorted(begins, visible, side="right") - 1
+    found: NDArray[np.bool_] = stimulus < np.asarray(begins)[np.maximum(run, 0)]
+    return found
 
 
 def classed(latency: NDArray[np.float64]) -> dict[str, int]:

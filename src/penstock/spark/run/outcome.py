@@ -16,7 +16,7 @@ from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
 from penstock.spark.run.between import taken_from_topics
 from penstock.spark.run.folder import begun, ended, epoch_of
-from penstock.spark.run.history import History, read_history
+from penstock.spark.run.history import History, had_waited, read_history
 from penstock.spark.run.meter import repeated_of
 from penstock.spark.run.unread import never_read, not_found
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets, own_offsets
@@ -195,10 +195,13 @@ class Outcome:
 
     @property
     def waited(self) -> float:
-        """Share of the tuples at sinks that came to their sources before it began, those of the history left out."""
-        weights = {name: self._weight(name) for name in self.stimulus}
-        before = sum(float(weight[self.stimulus[name] < self.epoch].sum()) for name, weight in weights.items())
-        return before / max(1.0, sum(float(weight.sum()) for weight in weights.values()))
+        """Share of the tuples at sinks that came to their sources before the run began in which they became visible."""
+        begins, waited, count = [self.epoch, *self.begun[1:]], 0.0, 0.0
+        for sink, times in self.stimulus.items():
+            weight = self._weight(sink)
+            waited += float(weight[had_waited(self.visible[sink], times, begins)].sum())
+            count += float(weight.sum()) + self.history.delivered(sink)
+        return (waited + sum(self.history.waited.values())) / max(1.0, count)
 
     def _weight(self, sink: str) -> Array:
         return self.weight.get(sink, np.ones(len(self.visible.get(sink, ()))))
