@@ -396,6 +396,33 @@ def test_an_ended_run_fits_its_window(tmp_path: Path) -> None:
     assert view.board.totals[0, place] == pytest.approx(397_000, rel=0.02)
 
 
+def test_totals_of_a_run_that_went_on_are_without_the_time_between(tmp_path: Path) -> None:
+    """Where a run is over, how long it ran and how busy hosts were is what its report says, without its pauses."""
+    folder = Folder(tmp_path, setting(seconds=2000))
+    folder.grow(5)
+    folder.number = 500
+    folder.grow(5)
+    folder.write("begun.json", [BEGIN, BEGIN + 1000])
+    folder.write("ended.json", [BEGIN + 20, BEGIN + 1030])
+    with open(tmp_path / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        view = RunView(tmp_path)
+        view.look(BEGIN + 1030)
+        assert view.live(BEGIN + 1030)["totals"]["seconds"] is None
+    view.look(BEGIN + 1031)
+    totals = view.live(BEGIN + 1031)["totals"]
+    # Five batches of 200 rows and five of 400, a thousandth of a second a row and a tenth each.
+    assert totals["seconds"] == pytest.approx(50)
+    assert totals["hosts"] == {"h1": pytest.approx(4 / 50), "h2": pytest.approx(7 / 50)}
+    # What is in the history tells no time: shares are those of the time since.
+    folder.write("history.json", {"upto": {"h1": 3, "h2": 3}})
+    for file in (file for number in range(3) for file in (tmp_path / "batches").glob(f"*/{number:012d}.json")):
+        file.unlink()
+    view = RunView(tmp_path)
+    view.look(BEGIN + 1031)
+    assert view.live(BEGIN + 1031)["totals"]["hosts"]["h1"] == pytest.approx(2.8 / (50 - 8.3))
+
+
 @pytest.mark.parametrize("early", [0.0003, 0.7])
 def test_rates_are_of_what_batches_have_told(tmp_path: Path, early: float) -> None:
     """The second into which the last batch reaches has the rate of what is told of it, or none, as those behind it."""

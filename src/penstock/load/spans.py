@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+
+SHORTEST = 1e-3
+"""How long a run without batches took (s): more than a time since 1970 is rounded to."""
 
 
 def covered(spans: Iterable[tuple[float, float]], begin: float, end: float) -> list[tuple[float, float]]:
@@ -25,3 +29,38 @@ def covered(spans: Iterable[tuple[float, float]], begin: float, end: float) -> l
         else:
             parts.append((start, stop))
     return parts
+
+
+def runs_of(
+    begins: Sequence[float], ends: Iterable[float], batches: Iterable[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """Return from when to when each run of a folder went (s since 1970): one that was killed until its last batch.
+
+    Examples
+    --------
+    >>> runs_of([10.0, 50.0, 80.0], [40.0], [(11.0, 12.0), (51.0, 53.0)])
+    [(10.0, 40.0), (50.0, 53.0), (80.0, 80.001)]
+    """
+    told = [*batches, *((end, end) for end in ends)]
+    found = []
+    for start, following in zip(begins, [*begins[1:], math.inf], strict=True):
+        last = max((end for at, end in told if at < following), default=start)
+        found.append((start, max(start + SHORTEST, min(last, following))))
+    return found
+
+
+def share(
+    spans: Sequence[tuple[float, float] | None], runs: Iterable[tuple[float, float]], since: float
+) -> float | None:
+    """Return the share of the time from ``since`` on in which runs went that some spans cover; None: one is not known.
+
+    Examples
+    --------
+    >>> share([(1.0, 3.0), (2.0, 4.0), (12.0, 13.0)], [(0.0, 5.0), (10.0, 15.0)], 0.0)
+    0.4
+    """
+    known = [span for span in spans if span is not None]
+    if len(known) < len(spans):
+        return None
+    ran = covered(runs, since, math.inf)
+    return sum(b - a for run in ran for a, b in covered(known, *run)) / sum(b - a for a, b in ran)

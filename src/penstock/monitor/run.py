@@ -18,6 +18,7 @@ from penstock.monitor.board import BINS, Board, step_of
 from penstock.monitor.decisions import Decisions
 from penstock.monitor.periods import WITHIN
 from penstock.monitor.view import Status, View, bins_for
+from penstock.monitor.worked import Worked
 from penstock.network import read_network_document
 from penstock.telemetry.run_news import News, RunBatch
 from penstock.telemetry.runs import ABOUT, RunReader
@@ -66,6 +67,8 @@ class RunView(View):
         super().__init__("run", str(folder), setting, board)
         self.begin = self.reader.epoch
         self._host: dict[str, str] = {}
+        self._worked = Worked(self.reader.past.get("upto", ()))
+        self._whole: Document = {}
         self._before: dict[str, float] = {}
         self._scheduled = {name for name, source in network.sources.items() if source.scheduled}
         self._schedules = setting.rates
@@ -96,6 +99,8 @@ class RunView(View):
             self._take(news)
             before = self.status
             self.status = self._status(now)
+            if news.batches or before != self.status:
+                self._whole = {}
             if self.status.word == "running":
                 self.board.slide(now)  # time goes on where nothing comes, too
                 for query, start in self.reader.underway().items():
@@ -118,6 +123,15 @@ class RunView(View):
                 self.decided = self._history.count
             self.actions = actions
             self.revision += 1
+
+    def _totals(self) -> Document:
+        found = super()._totals()
+        if self.status.word == "ended" and self.begin is not None:
+            if not self._whole:
+                ran, shares = self._worked.told(self.reader.begun, self.reader.ended)
+                self._whole = {"seconds": ran, "hosts": {**dict.fromkeys(self.board.hosts, 0.0), **shares}}
+            found |= self._whole
+        return found
 
     def _placed(self) -> None:
         """Take in where the queries are; a controller moves them."""
@@ -165,6 +179,7 @@ class RunView(View):
     def _batch(self, batch: RunBatch) -> None:
         board, end = self.board, max(batch.start + batch.duration, batch.start)
         self._last = max(end, self._last or end)
+        self._worked.take(batch, batch.host or self._host.get(batch.query, ""))
         if batch.since is None:
             self._work(batch.query, batch.start, end)
         elif batch.query in self._host:

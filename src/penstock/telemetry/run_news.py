@@ -33,6 +33,8 @@ class RunBatch:
         Share of the time in which its host worked, other than all of it in real-time mode; None: not known.
     since
         When that time began (s since the epoch); None: when the batch was triggered.
+    host
+        Where it was done; empty where that is not told.
     """
 
     query: str
@@ -46,6 +48,7 @@ class RunBatch:
     logged: Mapping[str, int]
     busy: float | None = 1.0
     since: float | None = None
+    host: str = ""
 
 
 @attrs.frozen(eq=False)

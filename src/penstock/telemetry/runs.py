@@ -81,6 +81,22 @@ class RunReader:
             return None
 
     @property
+    def begun(self) -> list[float]:
+        """When each run of the folder began (s since 1970), the first one as its scheduled sources did."""
+        return [self.epoch or 0.0, *self._times("begun.json")[1:]]
+
+    @property
+    def ended(self) -> list[float]:
+        """When the runs of the folder ended that were not killed (s since 1970)."""
+        return self._times("ended.json")
+
+    def _times(self, name: str) -> list[float]:
+        try:
+            return [float(when) for when in json.loads((self.folder / name).read_bytes())]
+        except (OSError, ValueError, TypeError):
+            return []
+
+    @property
     def keep(self) -> dict[str, float]:
         """Keep fractions that a plan asks for now, by stream; those that are not named keep everything."""
         return (read_kept(self.folder / "keep.json") or {}).get("keep", {})  # type: ignore[no-any-return]
@@ -156,6 +172,7 @@ class RunReader:
                 logged={writer: int(rows) for writer, (_, rows) in manifest["rows"].items()},
                 busy=manifest.get("busy", 1.0),
                 since=manifest.get("since"),
+                host=manifest.get("host", ""),
             )
 
     def _seen(self, path: Path) -> Iterator[Seen]:

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.load.spans import covered
+from penstock.load.spans import SHORTEST, runs_of, share
 from penstock.network import Network, Stream
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
@@ -67,10 +67,6 @@ class Batch:
     def span(self) -> tuple[float, float] | None:
         """From when to when (s since 1970) its host worked for it, as if at a stretch; None: not known."""
         return None if self.busy is None else (self.start, self.start + self.busy * self.duration)
-
-
-SHORTEST = 1e-3
-"""How long a run without batches took (s): more than a time since 1970 is rounded to."""
 
 
 @attrs.frozen(eq=False)
@@ -153,12 +149,7 @@ class Outcome:
         # Sources that have no schedule are read while queries still start.
         first = min([self.epoch, *(batch.start for batch in self.batches if batch.rows)])
         starts = [first, *self.begun[1:]]
-        ends = [*((b.start, b.start + b.duration) for b in self.batches), *((end, end) for end in self.ended)]
-        found = []
-        for start, following in zip(starts, [*starts[1:], math.inf], strict=True):
-            last = max((end for at, end in ends if at < following), default=start)
-            found.append((start, max(start + SHORTEST, min(last, following))))
-        return found
+        return runs_of(starts, self.ended, [(batch.start, batch.start + batch.duration) for batch in self.batches])
 
     @property
     def since(self) -> float:
@@ -178,12 +169,7 @@ class Outcome:
         batches
             Of the host; several at once count as if they were one.
         """
-        spans = [batch.span for batch in batches]
-        known = [span for span in spans if span is not None]
-        if len(known) < len(spans):
-            return None
-        ran = covered(self.runs, self.since, math.inf)
-        return sum(b - a for run in ran for a, b in covered(known, *run)) / sum(b - a for a, b in ran)
+        return share([batch.span for batch in batches], self.runs, self.since)
 
     def latencies(self, sink: str | None = None) -> tuple[Array, Array]:
         """Return latencies (s) at a sink, or at all, and how many tuples had each, those of the history in classes."""
