@@ -86,10 +86,11 @@ def behind(query: Query, beside: Neighbours) -> Iterator[Finding]:
 
 
 def overrun(query: Query, beside: Neighbours) -> Iterator[Finding]:
-    """Whether batches take longer than the trigger's interval."""
-    if not query.trigger or len(query.batches) < ENOUGH:
+    """Whether batches take longer than the trigger's interval, once it has started."""
+    there = query.warm & (query.batches.rows > 0)
+    if not query.trigger or there.sum() < ENOUGH:
         return
-    share = float((query.batches.duration > query.trigger).mean())
+    share = float((query.batches.duration[there] > query.trigger).mean())
     if share >= 0.05:
         yield Finding(
             kind="overrun",
@@ -259,14 +260,16 @@ def warm_up(query: Query, beside: Neighbours) -> Iterator[Finding]:
     cold = ~query.warm & (query.batches.rows > 0)
     if not cold.any():
         return
-    took = query.batches.duration
+    took, first = query.batches.duration, int(np.argmax(cold))
+    before = took[:first][~query.warm[:first]]
+    longer = f", and one without rows before it: {human(before.max())}" if (before > took[first]).any() else ""
     ratio = float(np.median(took[cold] / query.fit.seconds(query.batches.rows)[cold]))
     yield Finding(
         kind="warm-up",
         about=query.name,
         says=f"its first {_batches(int(cold.sum()))} after a start took {ratio:.2g} times as long as later ones of "
-        f"that size (the first: {human(float(took[cold][0]))}); the fit leaves them out",
-        evidence={"batches": float(cold.sum()), "factor": ratio, "first": float(took[cold][0])},
+        f"that size (the first: {human(float(took[first]))}{longer}); the fit leaves them out",
+        evidence={"batches": float(cold.sum()), "factor": ratio, "first": float(took[first])},
     )
 
 
