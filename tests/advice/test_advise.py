@@ -126,7 +126,20 @@ def test_no_limit_where_the_overhead_is_not_known(make: Any, write: Any) -> None
     report = ask(with_burst(found, 3.0, 20.0), latency=5.0)
     assert not found.jobs["clicks"].certain
     assert of_kind(report, "rate-limit") == []
-    assert any("clicks" in note and "no limit" in note for note in report.notes)
+    assert any("clicks" in note and "smaller limit" in note for note in report.notes)
+
+
+def test_a_limit_is_raised_where_the_most_that_rows_cost_allows(job: Any, deployment: Any) -> None:
+    """Where costs are not known, a larger limit is advised if it helps whatever a row costs, and no other one."""
+    held = job(
+        certain=False, overhead=0.0, cost=4e-4, shortest=0.6, trigger=10.0, limit=1500.0, rates=np.full(600, 200.0)
+    )
+    (found,) = ask(deployment(held), latency=20.0).advice
+    assert found.proposal.kind == "rate-limit"
+    assert float(found.proposal.new) >= 2000
+    assert found.proposal.also == {}
+    assert found.after.worst[2] < 20.0 < found.before.worst[0]
+    assert ask(deployment(attrs.evolve(held, limit=3000.0)), latency=1.0).advice == ()
 
 
 def test_a_kafka_sink_needs_no_limit(job: Any, deployment: Any) -> None:

@@ -210,6 +210,25 @@ def test_full_batches_last_as_long_as_they_did(make: Any, write: Any) -> None:
     assert not any(advice.proposal.saves > 0 for advice in found.report.advice)
 
 
+def test_a_limit_that_holds_a_query_back_is_raised(make: Any, write: Any) -> None:
+    """Where rows wait for a limit that is too small, a larger one is advised, with the latency that it has in truth."""
+    rates = 700 + 400 * np.sin(np.arange(900) / 30) + 2300 * (np.arange(900) // 100 == 3)
+    found = asked(write(ran(rates, 0.5, 1e-4, limit=1000, noise=0.03).batches(make)), 20.0)
+    (advice,) = [each for each in found.report.advice if each.proposal.kind == "rate-limit"]
+    assert advice.proposal.old == 1000
+    truth = ran(rates, 0.5, 1e-4, limit=float(advice.proposal.new), noise=0.03).worst()
+    assert truth < 3 < 20 < advice.before.worst[0]
+    assert advice.after.worst[1] == pytest.approx(truth, rel=0.05)
+
+
+def test_full_batches_do_not_tell_what_more_rows_take(penstock: Any, make: Any, write: Any) -> None:
+    """Of a query that falls behind in batches of one size nobody says that nothing pays: a larger limit may."""
+    log = write(ran(np.full(300, 1100.0), 0.9, 1e-4, limit=1000, noise=0.03).batches(make))
+    shown = penstock("advise", log, "--latency", "20")
+    assert "no change of a setting that can be judged pays" in shown.out
+    assert "clicks falls behind with at most 1,000 rows a batch" in shown.err
+
+
 HOURS = range(24)
 
 

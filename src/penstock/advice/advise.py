@@ -13,7 +13,7 @@ from penstock.advice.measure import busy, correlation, latency
 from penstock.advice.rates import grown
 from penstock.advice.replay import replay
 from penstock.advice.rows import Replayed
-from penstock.advice.values import Aims, Deployment, Report
+from penstock.advice.values import Advice, Aims, Deployment, Report
 
 DRAWS = 40
 """Possible truths that every proposal is judged by."""
@@ -63,7 +63,7 @@ def advise(deployment: Deployment, aims: Aims, rng: np.random.Generator, draws: 
         growth={1.0: _middle(deployment, now), **{factor: _grown(deployment, factor, truths) for factor in FACTORS}},
         correlation=correlation(deployment),
         aims=aims,
-        notes=(*deployment.notes, SHARED, *_unsure(deployment)),
+        notes=(*deployment.notes, SHARED, *_unsure(deployment), *_held(deployment, found)),
     )
 
 
@@ -72,8 +72,19 @@ def _unsure(deployment: Deployment) -> Iterator[str]:
     if names:
         yield (
             f"the logs do not show overhead and cost of {', '.join(names)}: a row counts as the most that it can cost, "
-            "and no limit, trigger or cores are advised"
+            "and no trigger, cores or smaller limit are advised"
         )
+
+
+def _held(deployment: Deployment, found: Iterable[Advice]) -> Iterator[str]:
+    """Tell of queries that their limit holds back, where no larger one could be judged."""
+    advised = {each.proposal.query for each in found if each.proposal.kind == "rate-limit"}
+    for name, job in deployment.jobs.items():
+        if not job.measured and name not in advised and job.rate * max(job.trigger, job.seconds(job.limit)) > job.limit:
+            yield (
+                f"{name} falls behind with at most {job.limit:,.0f} rows a batch, which do not tell whether it keeps "
+                "up with more: raise the limit, and look again"
+            )
 
 
 def _grown(deployment: Deployment, factor: float, truths: Iterable[Draw]) -> dict[str, dict[str, float]]:

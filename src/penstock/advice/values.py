@@ -358,6 +358,12 @@ class Report:
     aims: Aims
     notes: tuple[str, ...] = ()
 
+    @property
+    def none(self) -> str:
+        """What no advice means: of some queries changes cannot be judged."""
+        judged = all(job.advisable for job in self.deployment.jobs.values())
+        return f"no change of a setting{'' if judged else ' that can be judged'} pays"
+
     def document(self) -> Document:
         """Return what ``penstock advise --json`` prints."""
         names = list(self.deployment.jobs)

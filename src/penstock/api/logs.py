@@ -304,7 +304,7 @@ class Advised:
             + f"worst {human(a.before.worst[1])} -> {human(a.after.worst[1])}"
             for a in self.consultation.report.advice
         ]
-        return "\n".join(lines) or "no change of a setting pays"
+        return "\n".join(lines) or self.consultation.report.none
 
     def _repr_html_(self) -> str:
         return _html("advice, the best first", self.table, self.consultation.report.notes)

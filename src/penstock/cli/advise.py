@@ -276,7 +276,7 @@ def _advice(title: str, report: Report) -> None:
     if not report.advice:
         missed = any(latency.worst[1] > bound for latency in report.latency.values())
         also = f", and the bound of {human(bound)} is missed" if missed else ""
-        common.write(f"{title}: none; no change of a setting pays{also}")
+        common.write(f"{title}: none; {report.none}{also}")
         return
     common.write(title)
     misses = [row.after.worst[1] > bound for row in report.advice]

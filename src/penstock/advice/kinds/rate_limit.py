@@ -23,9 +23,12 @@ PAYS = 0.98
 ALIKE = 1.02
 """Limits whose harm is within this factor of the least are as good; the largest of them is taken."""
 
+ROOM = 2.0
+"""Of the largest batch that comes without a limit, a raised one leaves room for so many times the rows."""
+
 
 def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
-    """Propose a limit for queries whose largest batches keep rows waiting.
+    """Propose a limit for queries whose largest batches keep rows waiting, or a larger one where rows wait for theirs.
 
     In a burst each batch takes all that came during the one before, so that batches grow, and a row waits for the rest
     of one large batch and all of the next. Batches of a limited size deliver the first rows of a backlog early; too
@@ -40,8 +43,9 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
         if aims.latency is None or now[name].latency.worst > NEAR * aims.latency
     }
     for name, job in deployment.jobs.items():
-        # Where the overhead is not known, small batches would look free.
-        if job.rate <= 0 or job.progressive or not job.advisable or job.driver not in late:
+        if job.rate <= 0 or job.joint or job.scheduled or job.driver not in late:
+            continue
+        if np.isinf(job.limit) and _only_larger(job):
             continue
         here = on_driver(deployment, job.driver)
         found = best_limit(here, name, aims)
@@ -52,7 +56,6 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
         also: dict[str, float | str] = {} if trigger == job.trigger else {"trigger": trigger}
         apart = by_source(job, limit)
         first, *others = apart.items()
-        bear = limit / max(trigger, job.seconds(limit))
         yield Proposal(
             kind="rate-limit",
             query=name,
@@ -60,15 +63,36 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             old=None if np.isinf(job.limit) else by_source(job, job.limit)[first[0]],
             new=first[1],
             unit="rows",
-            why=f"its largest batch has {largest:,.0f} rows and takes {human(job.seconds(largest))}, and rows "
-            f"wait that long twice: for the batch before theirs and for their own; batches of {limit:,.0f} rows take "
-            f"{human(job.seconds(limit))} and still handle {rows_per_second(bear)}, {bear / job.rate:.2g} times the "
-            "mean rate",
+            why=_why(job, limit, trigger, largest),
             after=deployment.having(name, **changes),
             about=(name,),
             also={**{f"{job.limiter} of {other}": rows for other, rows in others}, **also},
             remark=_remark(job, trigger, apart),
         )
+
+
+def _only_larger(job: Job) -> bool:
+    """Whether only a larger limit can be judged: of unknown costs the replay takes the most, with which small batches
+    look free; and where rows leave during a batch, small ones gain nothing.
+    """
+    return job.progressive or not job.certain
+
+
+def _why(job: Job, limit: float, trigger: float, largest: float) -> str:
+    bear = limit / max(trigger, job.seconds(limit))
+    if limit > job.limit:
+        held = job.limit / max(job.trigger, job.seconds(job.limit))
+        return (
+            f"batches of {job.limit:,.0f} rows handle {rows_per_second(held)}, and what comes beyond that piles up; "
+            f"those of {limit:,.0f} rows handle {rows_per_second(bear)}{'' if job.certain else ' or more'}, and "
+            f"without a limit its largest batch has {largest:,.0f} rows and takes {human(job.seconds(largest))}"
+        )
+    most = min(largest, job.limit)
+    return (
+        f"its largest batch has {most:,.0f} rows and takes {human(job.seconds(most))}, and rows wait that long twice: "
+        f"for the batch before theirs and for their own; batches of {limit:,.0f} rows take {human(job.seconds(limit))} "
+        f"and still handle {rows_per_second(bear)}, {bear / job.rate:.2g} times the mean rate"
+    )
 
 
 def by_source(job: Job, limit: float) -> dict[str, float]:
@@ -95,8 +119,8 @@ def _remark(job: Job, trigger: float, apart: Mapping[str, float]) -> str:
 
 
 def best_limit(deployment: Deployment, name: str, aims: Aims) -> tuple[float, float, float] | None:
-    """Return the best limit of a query, the trigger with it, and the rows of its largest batch now; None if no limit
-    does less harm than the settings as they are.
+    """Return the best limit of a query, the trigger with it, and the rows of its largest batch without any; None if no
+    limit does less harm than the settings as they are.
 
     Parameters
     ----------
@@ -104,11 +128,11 @@ def best_limit(deployment: Deployment, name: str, aims: Aims) -> tuple[float, fl
         One driver.
     """
     job = deployment.jobs[name]
-    replayed = replay(deployment)[name]
-    largest = float(replayed.rows.max(initial=0.0))
+    free = replay(deployment.having(name, limit=float("inf")))[name]
+    largest = float(free.rows.max(initial=0.0))
     now = harm_of(deployment, aims)
     best: list[tuple[float, float, float]] = []
-    for trigger in dict.fromkeys((job.trigger, 0.0)):
+    for trigger in dict.fromkeys((job.trigger, 0.0) if job.certain else (job.trigger,)):
         # What a shorter trigger gains by itself is not the limit's.
         unlimited = now if trigger == job.trigger else harm_of(deployment.having(name, trigger=trigger), aims)
         for limit in limits(job, trigger, largest):
@@ -126,14 +150,14 @@ def best_limit(deployment: Deployment, name: str, aims: Aims) -> tuple[float, fl
 
 
 def limits(job: Job, trigger: float, largest: float) -> list[float]:
-    """Return limits to try, from what keeps up with the mean rate up to the largest batch."""
+    """Return limits to try, from what keeps up with the mean rate up to the largest batch that comes without one; in
+    place of a limit that there is also one that leaves room beyond.
+    """
+    found = set() if np.isinf(job.limit) else {rounded(ROOM * largest)}
     spare = 1 - job.cost * job.rate
-    if spare <= 0 or largest < 2:
-        return []
-    # A query keeps up if its rate's rows of a batch's time are no more than the limit.
-    least = 1.1 * job.rate * max(trigger, job.overhead / spare)
-    low, high = max(math.ceil(least), 1.0), largest
-    if low >= high:
-        return []
-    grid = np.geomspace(low, high, STEPS)
-    return sorted({limit for limit in map(rounded, grid) if low <= limit < min(high, job.limit)})
+    if spare > 0 and largest >= 2:
+        # A query keeps up if its rate's rows of a batch's time are no more than the limit.
+        low = max(math.ceil(1.1 * job.rate * max(trigger, job.overhead / spare)), 1.0)
+        grid = np.geomspace(low, largest, STEPS) if low < largest else ()
+        found |= {limit for limit in map(rounded, grid) if low <= limit < largest}
+    return sorted(limit for limit in found if limit > job.limit or (limit < job.limit and not _only_larger(job)))
