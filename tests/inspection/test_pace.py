@@ -53,10 +53,10 @@ def test_the_last_run_decides_of_the_trigger(
 
 
 @pytest.mark.parametrize("trigger", [1.0, 10.0, 7.35])
-def test_pace_of_a_source_is_found(make: SimpleNamespace, table: Callable[..., Batches], trigger: float) -> None:
-    """Batches that are evenly apart, but at no whole multiples since the epoch, have that interval too."""
+def test_pace_of_a_source_is_no_trigger(make: SimpleNamespace, table: Callable[..., Batches], trigger: float) -> None:
+    """Batches that are evenly apart, but at no whole multiples since the epoch, begin when rows come."""
     batches = make.paced(trigger=trigger, overhead=0.1, cost=1e-4, count=40, begin=make.EPOCH + 0.377)
-    assert find_trigger(table(batches)) == trigger
+    assert find_trigger(table(batches)) == 0.0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -91,6 +91,17 @@ def test_pauses_of_spark_are_no_waits(timed: Callable[[Any, Any], Batches]) -> N
         10.059, 6.250, 4.308, 5.805, 3.533, 2.679, 1.778, 1.828, 1.923, 2.111, 1.594, 1.194, 1.610, 1.610,
     ]  # fmt: skip
     assert find_trigger(timed(1795766300 + np.array(start), duration)) == 5.0
+
+
+def test_rows_that_come_evenly_show_no_short_trigger(timed: Callable[[Any, Any], Batches]) -> None:
+    """Recorded batches of a file every 4 s, all of which begin near multiples of 0.1 s, have no trigger."""
+    start = [
+        8.695, 17.903, 21.325, 25.305, 29.299, 33.308, 37.310, 41.313, 45.302, 49.318, 53.302, 57.306, 61.317, 65.306,
+        69.303, 73.303, 77.330, 81.298, 85.322,
+    ]  # fmt: skip
+    gaps, pauses = np.diff(start), [0.11, 0.01, 2.94, 3.18, 3.03, 3.33, 1.93, 2.3, 3.37, 2.62, 3.03, 3.14, 3.42, 2.87]
+    duration = [*(gaps - [*pauses, 3.25, 2.92, 2.0, 1.8]), 1.0]
+    assert find_trigger(timed(1795961800 + np.array(start), duration)) == 0.0
 
 
 def spark(rng: np.random.Generator, interval: float, count: int, idle: float) -> tuple[list[float], list[float]]:

@@ -48,8 +48,8 @@ def _interval(starts: Starts) -> float | None:
             return interval if match.on >= 0.6 * match.waited else None
         if match.possible and (interval > matters or (match.on >= 2 and match.evidence >= HINT)):
             possible = True
-    pace = _evenly_apart(starts.gaps[starts.pause > AT_ONCE])
-    return pace or (None if possible else 0.0)
+    # Rows that come evenly begin batches so without a trigger, and at multiples of any short interval, or never.
+    return None if possible and not _evenly_apart(starts.gaps[starts.pause > AT_ONCE]) else 0.0
 
 
 def _candidates(gaps: Array) -> list[float]:
@@ -62,15 +62,11 @@ def _candidates(gaps: Array) -> list[float]:
     return sorted((each for each in found if each <= 1.02 * gaps.max() + LATE), reverse=True)
 
 
-def _evenly_apart(gaps: Array) -> float:
-    """Return the interval of which gaps are multiples, though none since the epoch: a source's own pace; else 0."""
+def _evenly_apart(gaps: Array) -> bool:
+    """Whether gaps are multiples of one interval."""
     if gaps.size < 5:
-        return 0.0
+        return False
     base = float(np.quantile(gaps, 0.1, method="lower"))
     base = float(np.median(gaps[np.abs(gaps - base) <= max(LATE, 0.02 * base)]))
-    if base < 0.2:
-        return 0.0
     rest = np.abs(gaps - base * np.maximum(np.round(gaps / base), 1))
-    if np.mean(rest <= max(LATE, 0.02 * base)) < 0.8:
-        return 0.0
-    return next((float(common) for common in COMMON if abs(common - base) <= 0.02 * common), round(base, 2))
+    return base >= 0.2 and bool(np.mean(rest <= max(LATE, 0.02 * base)) >= 0.8)
