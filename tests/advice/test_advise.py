@@ -276,6 +276,15 @@ def test_one_topic_is_read_once(job: Any, deployment: Any) -> None:
     assert of_kind(ask(deployment(pair[0], other)), "source") == []
 
 
+def test_queries_with_state_stay_apart(job: Any, deployment: Any, make: Any, write: Any) -> None:
+    """In foreachBatch a batch knows nothing of those before: queries that keep state are not made one."""
+    facts = Facts(reads=("KafkaV2[Subscribe[clicks]]",), stateful=True)
+    assert of_kind(ask(deployment(*(job(name, facts=facts) for name in "ab"))), "source") == []
+    for state in (None, 10):
+        found = deployed(inspect(read_telemetry([str(write(make.paced(state=state)))])))
+        assert found.jobs["clicks"].facts.stateful == (state is not None)
+
+
 def test_the_least_weight_is_deferred(job: Any, deployment: Any) -> None:
     """Where not all can keep the bound, the query of least weight waits, and the others gain."""
     jobs = (job("a", weight=5.0), job("b", weight=1.0, rates=500.0), job("c", weight=3.0))

@@ -293,6 +293,7 @@ def _facts(query: Query, application: Application | None) -> Facts:
     return Facts(
         reads=query.log.sources,
         shares=tuple((came / max(float(came.sum()), 1.0)).tolist()),
+        stateful=state,
         partitions=float(partitions) if state and partitions.replace(".", "").isdigit() else float("nan"),
         commit=float(np.median(commit[query.warm])) if state and commit is not None and query.warm.any() else 0.0,
         state_rows=float(query.batches.state_rows[-1]) if state else 0.0,

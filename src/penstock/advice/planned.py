@@ -55,6 +55,7 @@ def planned(
         rates = sum((model.arrivals[model.stream_index[stream]] for stream in feeds.values()), np.zeros(1))
         work = sum((model.load_of(operator) for operator in operators), np.zeros(1))
         errors = [statistics.operators[o].error for o in operators if o in statistics.operators]
+        stateful = any((one := network.operators[o]).stateful or one.state is not None for o in operators)
         cost = hosts.factor[host] * float(work.sum()) / max(float(rates.sum()), 1e-300)
         jobs[name] = Job(
             name=name,
@@ -67,7 +68,9 @@ def planned(
             rates=rates,
             weight=(weights or {}).get(name, 1.0),
             progressive=hosts.progressive,
-            facts=Facts(reads=tuple(sorted(writer for writer in feeds if writer in network.sources))),
+            facts=Facts(
+                reads=tuple(sorted(writer for writer in feeds if writer in network.sources)), stateful=stateful
+            ),
         )
     checked_weights(weights or {}, jobs)
     used = {job.driver for job in jobs.values()}

@@ -24,6 +24,8 @@ class Facts:
         Its sources, as Spark describes them.
     shares
         Share of the rows that each of them has; empty if not told.
+    stateful
+        Whether it keeps state from batch to batch.
     partitions
         Of its state, ``spark.sql.shuffle.partitions``; NaN if not told.
     commit
@@ -36,6 +38,7 @@ class Facts:
 
     reads: tuple[str, ...] = ()
     shares: tuple[float, ...] = ()
+    stateful: bool = False
     partitions: float = float("nan")
     commit: float = 0.0
     state_rows: float = 0.0

@@ -24,13 +24,14 @@ WORK_MOST = 0.3
 def source(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     """Propose one query for several of a driver that read the same source, with one sink each in ``foreachBatch``.
 
+    Only of queries without state: in ``foreachBatch`` a batch is a table of its own, and knows nothing of those before.
     One batch then pays the overhead once: that of the most costly query. How much of a row's cost is reading cannot be
     told, so between nothing and `WORK_MOST` of the others' costs is taken to be saved.
     """
     groups: dict[tuple[str, str, float], list[Job]] = {}
     for job in deployment.jobs.values():
         told = job.facts.reads
-        if not job.advisable:
+        if not job.advisable or job.facts.stateful:
             continue
         if len(told) == 1 and (SHARED.match(told[0]) or "[" not in told[0]) and np.isinf(job.limit):
             groups.setdefault((job.driver, told[0], job.trigger), []).append(job)
