@@ -226,6 +226,31 @@ def test_a_pause_makes_no_peak(make: SimpleNamespace, write: Callable[..., Path]
     assert query.rate_max == pytest.approx(300, rel=0.05)
 
 
+@pytest.mark.parametrize("limit", [None, 2000])
+def test_what_is_read_again_has_not_arrived(
+    make: SimpleNamespace, write: Callable[..., Path], limit: int | None
+) -> None:
+    """A query that is started on a new checkpoint reads again what there is, at once or in limited batches: the rate
+    of its rows is what it was.
+    """
+    before = make.paced(rate=lambda _: 300.0, overhead=0.1, cost=1e-4)
+    begin, left, after = make.EPOCH + 200, 100_000, list[Any]()
+    while len(after) < 100:
+        start = (
+            begin if not after else max(after[-1].start + 2.0, np.ceil((after[-1].start + after[-1].seconds) / 2) * 2)
+        )
+        left += round(300 * (start - (after[-1].start if after else begin)))
+        rows = left if limit is None else min(left, limit)
+        left -= rows
+        seconds = round(0.1 + 1e-4 * rows, 3)
+        after.append(
+            make.Batch(query="clicks", number=len(after), run=1, start=start, rows=rows, seconds=seconds, lag=left)
+        )
+    query = inspect(read_telemetry([str(write([*before, *after]))])).queries["clicks"]
+    assert query.rate == pytest.approx(300, rel=0.03)
+    assert query.rate_max == pytest.approx(300, rel=0.05)
+
+
 def test_rate_limit_shows(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
     """Batches that are cut off at a number of rows show it; a steady source is no limit."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.arrays import Array
+from penstock.arrays import Array, Bools
 from penstock.inspection.starts import EARLY, LATE
 from penstock.inspection.trigger import COMMON
 from penstock.telemetry import Batches
@@ -16,19 +16,29 @@ POLL = 1.0
 def find_arrivals(batches: Batches) -> Array:
     """Return the rows that arrived before each batch and after the one before it, shape ``(sources, batches)``.
 
-    Those that the batch took, and by how much those that wait there have grown. The first batch's are what it took.
+    Those that the batch took, and by how much those that wait there have grown. The first batch's are what it took;
+    none are those of a first batch on a new checkpoint, which reads again what was read before.
     """
     lag = batches.lag_by_source
     grown = np.diff(lag, prepend=lag[:, :1])
-    return np.asarray(np.maximum(batches.by_source + np.nan_to_num(grown), 0.0))
+    came = np.maximum(batches.by_source + np.nan_to_num(grown), 0.0)
+    return np.where(_anew(batches), 0.0, came)
+
+
+def _anew(batches: Batches) -> Bools:
+    """Return which batches are the first of a run that did not go on where the one before had ended."""
+    found = np.zeros(len(batches), dtype=bool)
+    found[np.unique(batches.run, return_index=True)[1]] = True
+    return found & (batches.number <= np.concatenate([[-1], batches.number[:-1]]))
 
 
 def mean_rate(batches: Batches, arrivals: Array) -> float:
     """Return rows a second over the time between the first and the last batch; NaN where there is none.
 
-    How long a batch took says nothing of how long its rows took to come.
+    How long a batch took says nothing of how long its rows took to come. What came before a query began anew is not
+    told, and neither is the time before that.
     """
-    span = float(batches.start[-1] - batches.start[0])
+    span = float(np.diff(batches.start)[~_anew(batches)[1:]].sum())
     return float(arrivals[:, 1:].sum() / span) if span > 0 else float("nan")
 
 
