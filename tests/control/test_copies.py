@@ -119,6 +119,25 @@ def test_copies_that_cannot_make_room_drop_like_all_others():
     assert "shed" in acted
 
 
+@pytest.mark.parametrize(("rate", "copies"), [(30.0, False), (80.0, True)])
+def test_what_was_dropped_in_a_burst_is_lifted_once_copies_can_make_room(rate, copies):
+    """After a burst in which copies could not make room, only copies drop, and nothing where everything fits."""
+    rates = stepped((10, 60.0), (10, 200.0), (40, rate), sources=("s",))
+    engine = simulated(copied(), {"a": "h1", "a#2": "h2", "b": "h2"}, rates)
+    turned, acted = controlled(engine, "replicate,shed", 60)
+    assert "shed" in acted
+    assert set(turned.seen.keep) == ({"s->a#2"} if copies else set())
+
+
+def test_what_is_dropped_at_the_limit_of_copies_does_not_come_and_go():
+    """Where copies can make room in one moment and not in the next, `shed` goes on instead of lifting its drops."""
+    rates = stepped((20, 60.0), *[(1, 106.0), (1, 95.0)] * 20, sources=("s",))
+    engine = simulated(copied(), {"a": "h1", "a#2": "h2", "b": "h2"}, rates)
+    turned, acted = controlled(engine, "replicate,shed", 60)
+    assert turned.seen.keep
+    assert len(acted) < 12
+
+
 @pytest.mark.parametrize("pinned", [True, False])
 def test_what_lies_on_a_dead_host_does_not_keep_others_from_shedding(pinned):
     """An operator that nobody can start elsewhere waits for its host; the others shed when a burst comes."""

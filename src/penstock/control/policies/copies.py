@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.cluster import Placement, with_copies
+from penstock.control.flow import Floats
 from penstock.control.situation import Situation
 from penstock.errors import Infeasible
 from penstock.shedding.program import build_program
@@ -25,15 +26,16 @@ def replicated(now: Situation) -> bool:
     return bool(with_copies(now.seen.operators))
 
 
-def relieved(now: Situation) -> ReplicaPlan | None:
-    """Return what copies drop under the last rates; None where copies alone cannot make room.
+def relieved(now: Situation, rates: Floats | None = None) -> ReplicaPlan | None:
+    """Return what copies drop under rates, array (sources,), or the last ones; None: copies alone cannot make room.
 
     What waits is worked off as well, where that is possible: what a copy drops costs nothing.
     """
     where = now.where()
     if (where < 0).any():
         return None
-    network, placed, rates = now.priced(), Placement(now.seen.placement), now.rates[:, -1]
+    network, placed = now.priced(), Placement(now.seen.placement)
+    rates = now.rates[:, -1] if rates is None else rates
     within = DRAIN * now.goals.bound
     waiting = now.usable * np.clip(1 - now.host_backlog(where) / now.usable / within, LEAST, 1.0)
     for room in (waiting, now.usable):

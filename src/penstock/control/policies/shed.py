@@ -82,8 +82,11 @@ class Shed:
         rates, where = now.known.steady(now.network, now.seen.period), now.where()
         if (where < 0).any() and evacuated(now, now.seen.down):
             return None  # `replicate` first: what is on dead hosts is started elsewhere
-        if (dropping(now) or (self.leaving and replicated(now))) and relieved(now) is not None:
-            return None  # copies make room, and nothing is lost
+        if dropping(now) or (self.leaving and replicated(now)):
+            lift = bool(now.seen.keep) and not dropping(now)
+            # What was dropped when copies could not make room is left to them where no peak of late asks for it again.
+            if relieved(now, now.rates.max(axis=1) if lift else None) is not None:
+                return _keeping(now, {}, rates, "copies make room: keep all") if lift else None
         load = now.host_load(where, rates=rates)[:, 0]
         spare, bound = now.usable * (1 - self.reserve), now.goals.bound
         # What is still before its drops waits as long as the fractions say that would fit were nothing waiting.
@@ -121,15 +124,7 @@ class Shed:
         same = all(abs(keep.get(name, 1.0) - now.seen.keep.get(name, 1.0)) < self.least for name in different)
         if same and not last:
             return None
-        return Proposal(
-            policy="shed",
-            plan=Plan(keep=keep),
-            why=_why(now, keep, load / spare, crowded),
-            expected={
-                "worst": now.worst(where, keep), "otherwise": now.worst(where), "score": now.score(keep, rates),
-                "full": now.score(None, rates),
-            },
-        )  # fmt: skip
+        return _keeping(now, keep, rates, _why(now, keep, load / spare, crowded))
 
     def _beyond(self, now: Situation, behind: Floats, queue: Floats) -> tuple[Floats, Floats]:
         """Return what lacks at each host of what has to wait there, and what waits beyond what may, less that.
@@ -180,6 +175,20 @@ class Shed:
                 break
             asked = np.where(tight, asked * room / np.maximum(load, 1e-12), asked)
         return keep
+
+
+def _keeping(now: Situation, keep: Mapping[str, float], rates: Floats, why: str) -> Proposal:
+    """Return the proposal of keep fractions."""
+    where = now.where()
+    return Proposal(
+        policy="shed",
+        plan=Plan(keep=keep),
+        why=why,
+        expected={
+            "worst": now.worst(where, keep), "otherwise": now.worst(where), "score": now.score(keep, rates),
+            "full": now.score(None, rates),
+        },
+    )  # fmt: skip
 
 
 def _why(now: Situation, keep: Mapping[str, float], shares: Floats, crowded: bool) -> str:
