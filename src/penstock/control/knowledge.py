@@ -11,6 +11,7 @@ import numpy as np
 from penstock.cluster import base_name
 from penstock.control.flow import Floats, Flow, Ints
 from penstock.control.mix import Mix, differ, mixed
+from penstock.control.rare import fading, likely
 from penstock.files import Document
 from penstock.load import OperatorStatistics, Statistics
 from penstock.load.stretches import Stretch, over_windows
@@ -91,8 +92,6 @@ class Knowledge:
         faded = (before[:, 0] >= ENOUGH) & (sums[:, 0] < ENOUGH)
         sums[faded, 1] *= ENOUGH / sums[faded, 0]
         sums[faded, 0] = ENOUGH
-        stays = (before[:, 2] >= ENOUGH) & (sums[:, 2] < ENOUGH)
-        sums[stays, 2:] *= ENOUGH / sums[stays, 2, None]
         if seen.operators != names:
             row = {name: k for k, name in enumerate(names)}
             base = np.array([row[base_name(name)] for name in seen.operators], np.int64)
@@ -103,6 +102,7 @@ class Knowledge:
             fresh[fullest[base] != np.arange(len(base)), 2:] = 0.0
             copies, fresh = fresh, np.zeros((len(names), 4))
             np.add.at(fresh, base, copies)
+        sums[:, 2:] = before[:, 2:] * fading(before[:, 2:], fresh[:, 2:], self._fading(seen.period), ENOUGH)[:, None]
         windows = self._windows(prior, fresh, seen.period)
         for k, name in enumerate(names):
             if name in taken:
@@ -254,12 +254,23 @@ class Knowledge:
     def means(self, flow: Flow) -> tuple[Floats, Floats]:
         """Return what `costs` does, but of all inputs of an operator what its tuples cost and put out on average."""
         cost, selectivity = (np.array(row) for row in flow.given)
-        served, work, tried, emitted = np.repeat(self._of(tuple(flow.network.operators)), flow.ports, axis=0).T
+        served, work = np.repeat(self._of(tuple(flow.network.operators))[:, :2], flow.ports, axis=0).T
         told = served >= ENOUGH
         cost[told] = work[told] / served[told]
-        told &= tried >= ENOUGH
-        selectivity[told] = emitted[told] / tried[told]
-        return cost, selectivity
+        seen = np.repeat(self._selectivities(flow.network), flow.ports)
+        return cost, np.where(told & ~np.isnan(seen), seen, selectivity)
+
+    def _selectivities(self, network: Network) -> Floats:
+        """Return what operators put out of all their inputs together, array (operators,); nan: too little was tried."""
+        tried, emitted = self._of(tuple(network.operators))[:, 2:].T
+        given = np.ones(len(tried))
+        for k, (name, operator) in enumerate(network.operators.items()):
+            if over_windows(operator):
+                given[k] = np.nan  # a window that has closed has put out all
+            elif operator.selectivity is not None:
+                late = self.mixes[name].selectivity if name in self.mixes else np.nan
+                given[k] = np.mean(operator.selectivity) if np.isnan(late) else late
+        return np.where(tried >= ENOUGH, likely(tried, emitted, given), np.nan)
 
     def series(self, network: Network, looks: int | None = None) -> Floats:
         """Return the last rates of the sources, array (sources, k), the newest last; before the first their mean.
@@ -339,10 +350,10 @@ class Knowledge:
     def statistics(self, network: Network) -> Statistics:
         """Return what is known as statistics, of all inputs of an operator together."""
         rows = {}
-        for name, row in zip(network.operators, self._of(tuple(network.operators)).tolist(), strict=True):
-            served, work, tried, emitted = row
+        sums, shares = self._of(tuple(network.operators)), self._selectivities(network)
+        for name, (served, work, _, _), seen in zip(network.operators, sums.tolist(), shares.tolist(), strict=True):
             if served >= ENOUGH:
-                share = (emitted / tried,) if tried >= ENOUGH else None
+                share = None if math.isnan(seen) else (seen,)
                 rows[name] = OperatorStatistics(cost=(work / served,), selectivity=share, tuples=int(served))
         return Statistics(operators=rows)
 
