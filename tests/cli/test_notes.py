@@ -239,15 +239,43 @@ def test_a_plan_says_where_a_cost_that_could_not_be_told_may_matter(
     assert "scored: cost" not in done.err
 
 
+WINDOWS = (
+    'name = "n"\n[sources.s]\nformat = "rate"\noptions = { rowsPerSecond = 9 }\ntime = "timestamp"\n'
+    '[operators.a]\nkind = "filter"\ninput = "s"\nwhere = "true"\ncost = 1e-3\nselectivity = 1\n'
+    '[operators.w]\nkind = "aggregate"\ninput = "a"\nby = []\nwindow = "5 minutes"\nselect = ["count(*) as n"]\n'
+    'cost = 1e-3\nselectivity = 0.1\n[sinks.rows]\ninput = "a"\n[sinks.windows]\ninput = "w"\n'
+)
+"""A network with windows of 5 minutes."""
+
+
+def test_decisions_say_which_sinks_they_know_nothing_of(penstock: Any, tmp_path: Path) -> None:
+    """A yes that rests on sinks behind windows that do not end within the rates says so, and gives no 0 for them."""
+    path, new = tmp_path / "network.toml", tmp_path / "new.toml"
+    path.write_text(WINDOWS)
+    new.write_text(
+        'name = "m"\n[sources.s]\n[operators.b]\nkind = "filter"\ninput = "s"\nwhere = "true"\ncost = 1e-3\n'
+        'selectivity = 1\n[sinks.more]\ninput = "b"\n'
+    )
+    said, placed = "no window before windows ends within the rates of 60 s", "a=h1,w=h1"
+    common = ["--rates", "s=9", "--model", "microbatch", "--json"]
+    admitted = penstock("admit", path, new, "--hosts", 1, "--placement", placed, "--latency", 9, *common).document
+    assert admitted["admitted"]
+    assert admitted["sinks"]["windows"]["worst"] is admitted["sinks"]["windows"]["before"] is None
+    assert admitted["sinks"]["rows"]["worst"] is not None
+    for found in (
+        admitted,
+        penstock("provision", path, "--host-like", "h1", "--latency", 9, *common).document,
+        penstock("compare", path, "--hosts", 1, "--placements", placed, *common).document,
+        penstock("estimate", path, "--hosts", 1, "--placement", placed, *common).document,
+    ):
+        assert sum(said in note for note in found["notes"]) == 1
+    assert found["sinks"]["windows"]["worst"] is found["sinks"]["windows"]["interval"]["worst"] is None
+
+
 def test_sinks_whose_windows_do_not_end_are_named(penstock: Any, root: Path, tmp_path: Path) -> None:
     """Where no window before a sink ends within the rates an estimate says why nothing is told of the sink."""
     path = tmp_path / "network.toml"
-    path.write_text(
-        'name = "n"\n[sources.s]\nformat = "rate"\noptions = { rowsPerSecond = 9 }\ntime = "timestamp"\n'
-        '[operators.a]\nkind = "filter"\ninput = "s"\nwhere = "true"\ncost = 1e-3\nselectivity = 1\n'
-        '[operators.w]\nkind = "aggregate"\ninput = "a"\nby = []\nwindow = "5 minutes"\nselect = ["count(*) as n"]\n'
-        'cost = 1e-3\nselectivity = 0.1\n[sinks.rows]\ninput = "a"\n[sinks.windows]\ninput = "w"\n'
-    )
+    path.write_text(WINDOWS)
     asked = ["--hosts", 1, "--placement", "a=h1,w=h1", "--rates", "s=9", "--model", "microbatch"]
     said = "note: no window before windows ends within the rates of 60 s"
     assert said in penstock("estimate", path, *asked, "--duration", 60).err

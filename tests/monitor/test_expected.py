@@ -40,6 +40,18 @@ def test_the_answer_is_that_of_estimate() -> None:
     assert low <= found["latency"]["worst"] <= high
 
 
+def test_what_is_not_known_is_no_zero() -> None:
+    """An answer has no latency where no window ends within the time that is asked about, and says why."""
+    window = Operator(name="minutes", kind="aggregate", inputs=("clicks",), window=60.0, cost=(1e-4,))
+    network = Network.of("n", [Source(name="clicks")], [window], [Sink(name="out", input="minutes")])
+    here = attrs.evolve(setting(), network=network, placement=Placement({"minutes": "h1"}))
+    short, long = (what_if(here, Question(duration=duration), USUAL) for duration in (30.0, 300.0))
+    assert short["latency"]["worst"] is short["sinks"]["out"]["worst"] is short["interval"] is None
+    assert short["notes"][0].startswith("No window before out ends within the rates of 30 s")
+    assert long["latency"]["worst"] == long["sinks"]["out"]["worst"] > 0
+    assert long["notes"] == []
+
+
 def test_drops_make_it_fit() -> None:
     """Where the rates are too high it does not fit; told to drop, it keeps the best share that fits."""
     here = setting()

@@ -56,6 +56,8 @@ def command(
     """
     from penstock.cli import reading
     from penstock.latency.models import checked_bound, default_model
+    from penstock.latency.unended import unended
+    from penstock.load import load_model
     from penstock.load.setting import Setting
     from penstock.running.as_modelled import unlike, worst_by_sink
     from penstock.sizing.admit import admit
@@ -77,10 +79,10 @@ def command(
     found = admit(runs, added, bound, model=name, sinks=bounds, doubt=doubt if query.sure else None)
     if found.after.spread is None:
         found = attrs.evolve(found, after=doubt(found.after, found.placement))
-    notes, after = list[str](), beside(runs, whole, found.placement)
+    notes, after = unended(found.after.sinks, load_model(whole, expected)), beside(runs, whole, found.placement)
     if check:
         found = attrs.evolve(found, simulated=worst_by_sink(after, expected, name, answer.seed))
-        notes = unlike(whole, cluster, after.placement, name)
+        notes += unlike(whole, cluster, after.placement, name)
     document: Document = {"network": running.name, "new": added.name, **found.document()}
     document["notes"] += notes
     if query.apply:
@@ -123,7 +125,7 @@ def _show(document: Document, bounds: dict[str, float], model: str) -> None:
     if "interval" in document:
         columns.insert(3, "p05 to p95")
         for shown, row in zip(rows, document["sinks"].values(), strict=True):
-            shown.insert(3, common.between(row["interval"]["worst"]))
+            shown.insert(3, None if row["worst"] is None else common.between(row["interval"]["worst"]))
     common.table(f"worst latency in s, bound {document['bound']:g}", columns, rows)
     if "checked" in document:
         common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")

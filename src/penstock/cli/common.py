@@ -260,8 +260,10 @@ def between(pair: Sequence[float]) -> str:
     return " to ".join(number(value, 3) for value in pair)
 
 
-def worst(value: float, document: Document) -> str:
+def worst(value: float | None, document: Document) -> str:
     """Return a worst latency for people, with its interval, or that it has none though that was to decide."""
+    if value is None:
+        return "unknown"
     unknown = "its error is not known" if document["sure"] else ""
     within = between(document["interval"]["worst"]) if "interval" in document else unknown
     return f"{value:.4g} s{f' ({within})' if within else ''}"

@@ -83,6 +83,7 @@ def command(
     from penstock.cli import reading
     from penstock.latency.intervals import with_interval
     from penstock.latency.models import default_model, model_of
+    from penstock.latency.unended import unended
     from penstock.load import load_model
     from penstock.load.setting import Setting
     from penstock.running.as_modelled import unlike, worst_simulated
@@ -115,7 +116,8 @@ def command(
     ))  # fmt: skip
     ranking = with_intervals(found, refine)
     sure, best = certain(ranking), ranking[0]
-    said = _left_out(unfit) + (unlike(best.made, cluster, best.placement, name) if check else [])
+    said = unended(best.estimate.sinks, load_model(best.made, expected)) + _left_out(unfit)
+    said += unlike(best.made, cluster, best.placement, name) if check else []
     if answer.json:
         rows, notes = [candidate.document() for candidate in ranking], [*best.estimate.notes, *said]
         common.answer({"network": graph.name, "model": name, "ranking": rows, "certain": sure, "notes": notes})
@@ -137,8 +139,7 @@ def _show(ranking: Sequence[Candidate], top: int, name: str, model: str, *, seve
         [
             position,
             _words(candidate.network, several, candidate.order, candidate.given),
-            candidate.estimate.total.worst,
-            candidate.estimate.total.mean,
+            *(candidate.estimate.total.told()[key] for key in ("worst", "mean")),
             candidate.estimate.bottleneck,
             candidate.load,
             *([candidate.simulated] if simulated else []),

@@ -14,7 +14,6 @@ from penstock.files import Document
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
     from penstock.latency.estimate import Estimate, Quantiles
-    from penstock.load import LoadModel
     from penstock.load.setting import Setting
     from penstock.workload import Rates
 
@@ -55,6 +54,7 @@ def command(
     from penstock.latency.intervals import with_interval
     from penstock.latency.models import batches_unsaid, checked_bound, default_model, model_of
     from penstock.latency.second_opinion import second_opinion
+    from penstock.latency.unended import unended
     from penstock.load.setting import Setting
     from penstock.running.as_modelled import unlike
     from penstock.sizing.headroom import headroom as largest
@@ -73,7 +73,7 @@ def command(
         document["notes"] += _crowded(cluster, placed)
     elif model.model is None and batches_unsaid(cluster, placed, known):
         document["notes"].append(BATCHES)
-    document["notes"] += _unended(found, loads)
+    document["notes"] += unended(found.sinks, loads)
     if bound is not None:
         together, single = largest(loads, bound, lambda trial: decide(trial, placed, cluster, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
@@ -85,29 +85,6 @@ def command(
         common.answer(document)
         return
     _print(graph.name, found, document, loads.rates.start)
-
-
-def _unended(found: Estimate, loads: LoadModel) -> list[str]:
-    """Return a note on sinks that nothing reaches since no window before them ends within the rates."""
-    from penstock.latency.ways import upstream
-
-    network = loads.network
-    before, windows = upstream(network), {name for name, each in network.operators.items() if each.window is not None}
-
-    def comes(sink: str) -> bool:
-        return bool(loads.arrivals[loads.stream_index[f"{network.sinks[sink].input}->{sink}"]].any())
-
-    quiet = [
-        name
-        for name, row in found.sinks.items()
-        if not row.weight
-        and comes(name)
-        and ({network.sinks[name].input, *before.get(network.sinks[name].input, ())} & windows)
-    ]
-    if not quiet:
-        return []
-    ends = f"no window before {', '.join(quiet)} ends within the rates of {loads.rates.duration:g} s"
-    return [f"{ends}, for windows wait until late rows have come: give longer rates"]
 
 
 def _crowded(cluster: Cluster, placed: Placement) -> list[str]:
@@ -172,7 +149,7 @@ def _print(name: str, found: Estimate, document: Document, start: float) -> None
 
 def _row(name: str, latency: Quantiles) -> list[object]:
     """Return a row of the table; what is over nothing is left blank."""
-    return [name, *(value if latency.weight else None for value in latency.by_key().values())]
+    return [name, *latency.told().values()]
 
 
 def _moments(start: float, *since: float) -> list[str]:

@@ -68,6 +68,7 @@ def command(
     """
     from penstock.cli import reading
     from penstock.latency.models import checked_bound
+    from penstock.latency.unended import unended
     from penstock.load import load_model
     from penstock.load.setting import Setting
     from penstock.running.as_modelled import unlike, worst_simulated
@@ -86,12 +87,13 @@ def command(
     def enough(wanted: float) -> Provision:
         return _provided(loads, hosts, wanted, search, answer.seed)
 
-    found, notes = enough(bound), list[str]()
+    found = enough(bound)
+    notes = unended(found.estimate.sinks, loads)
     if check:
         measured = hosts.statistics(found.cluster) or known
         deployed = Setting(network=graph, cluster=found.cluster, placement=found.placement, statistics=measured)
         found = found.checked(worst_simulated(deployed, expected, search.model, answer.seed))
-        notes = unlike(graph, found.cluster, found.placement, search.model)
+        notes += unlike(graph, found.cluster, found.placement, search.model)
     if search.model == "mace" and cluster.spark.given and cluster.spark.mode == "micro-batch":
         notes.append(BATCHES)
     document = {"network": graph.name, **found.document(), "sure": search.sure}
@@ -146,7 +148,7 @@ def _show(document: Document, found: Provision, model: str) -> None:
         list(found.placement.items()),
     )
     least = "no fewer are enough" if found.lower_bound == found.hosts else f"at least {found.lower_bound} are needed"
-    worst = common.worst(found.estimate.total.worst, document)
+    worst = common.worst(document["worst"], document)
     common.say(f"worst {worst} by the model {model}, bound {document['bound']:g}; {least}")
     if "checked" in document:
         common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")

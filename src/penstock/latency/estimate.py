@@ -69,8 +69,12 @@ class Quantiles:
         return {"mean": self.mean, "p50": self.p50, "p99": self.p99, "max": self.worst, "count": round(self.weight)}
 
     def by_key(self) -> dict[str, float]:
-        """Return what estimates hold."""
+        """Return the figures by their names."""
         return {key: getattr(self, key) for key in KEYS}
+
+    def told(self) -> dict[str, float | None]:
+        """Return what estimates tell: None where nothing came, of which nothing is known."""
+        return {key: value if self.weight else None for key, value in self.by_key().items()}
 
 
 KEYS = ("worst", "p99", "p50", "mean")
@@ -265,21 +269,28 @@ class Estimate:
         """Return the same with its total over tuples, to stand beside what was measured."""
         return attrs.evolve(self, total=self.tuples, units="tuples")
 
+    def interval(self, sink: str | None = None) -> Document:
+        """Return the key ``interval`` of a report, over all sinks or of one, if it was asked for.
+
+        Without numbers where nothing was predicted.
+        """
+        if self.spread is None:
+            return {}
+        found, row = self.spread.interval(sink), self.total if sink is None else self.sinks[sink]
+        return found if row.weight else {"interval": dict.fromkeys(found["interval"])}
+
     def document(self) -> Document:
         """Return the keys of ``penstock estimate --json``."""
         return {
             "model": self.model,
             "period": self.period,
-            **self.total.by_key(),
-            "tuples": self.tuples.by_key(),
+            **self.total.told(),
+            "tuples": self.tuples.told(),
             "series": self.series,
             "bottleneck": self.bottleneck,
             "hosts": {name: {"excess": series} for name, series in self.excess.items()},
             "links": {name: {"excess": series} for name, series in self.links.items()},
-            "sinks": {
-                name: {**row.by_key(), **({} if self.spread is None else self.spread.interval(name))}
-                for name, row in self.sinks.items()
-            },
+            "sinks": {name: {**row.told(), **self.interval(name)} for name, row in self.sinks.items()},
             "bounds": dict(self.bounds),
             "error": {**attrs.asdict(self.error), "relative": self.error.relative},
             "notes": list(self.notes),
@@ -287,4 +298,5 @@ class Estimate:
             "episodes": [attrs.asdict(episode) for episode in self.episodes],
             **({} if self.steady is None else {"steady": self.steady}),
             **({} if self.spread is None else self.spread.document()),
+            **self.interval(),
         }

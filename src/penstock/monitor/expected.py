@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -14,9 +14,10 @@ from penstock.cluster import Placement
 from penstock.errors import InputError
 from penstock.files import Document, suggest
 from penstock.latency.batches import POLLING, BatchHosts
-from penstock.latency.estimate import KEYS, Quantiles, Spread
+from penstock.latency.estimate import Quantiles, Spread
 from penstock.latency.fragments import fragments
 from penstock.latency.mace import mace
+from penstock.latency.unended import unended
 from penstock.load import load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
@@ -59,6 +60,8 @@ class Expected:
         since batches grow longer and fewer under load, so that above 1 it is the work alone.
     spread
         The interval; None where nothing is known to be uncertain.
+    notes
+        What it cannot tell.
     """
 
     model: str
@@ -68,6 +71,13 @@ class Expected:
     series: Array
     load: Array
     spread: Spread | None
+    notes: Sequence[str] = ()
+
+    def interval(self) -> dict[str, list[float]] | None:
+        """Return the interval over everything by figure; None where there is none, or nothing to tell it of."""
+        if self.spread is None or not self.total.weight:
+            return None
+        return {key: list(pair) for key, pair in self.spread.total.items()}
 
 
 def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS, *, batches: bool = True) -> Expected:
@@ -116,6 +126,7 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS, *, ba
         series=series,
         load=load,
         spread=interval,
+        notes=[f"{note[0].upper()}{note[1:]}." for note in unended(sinks, kept)],
     )
 
 
@@ -255,7 +266,6 @@ def what_if(
         keep = run.keep(rates, Solver(run.program).solve(rates))
         flow, changed = program.flow(rates, keep), attrs.evolve(changed, keep=keep)
     expected = expect(changed, np.random.default_rng(seed), QUICK, batches=batches)
-    interval = None if expected.spread is None else {k: list(v) for k, v in expected.spread.total.items()}
     work = program.load(flow)
     busy = _busy(work, _fixed(changed, hosts)) if batches else work
     full = _score_of_everything(changed, network, rates)
@@ -263,10 +273,10 @@ def what_if(
         "rates": {name: float(changed.rates.of_source(name)[0]) for name in network.sources},  # type: ignore[union-attr]
         "duration": question.duration,
         "model": expected.model,
-        "notes": [OVERLOAD_ONLY] if expected.model == "mace" else [],
-        "latency": {key: getattr(expected.total, key) for key in KEYS},
-        "interval": interval,
-        "sinks": {name: row.by_key() for name, row in expected.sinks.items()},
+        "notes": [*expected.notes, *([OVERLOAD_ONLY] if expected.model == "mace" else [])],
+        "latency": expected.total.told(),
+        "interval": expected.interval(),
+        "sinks": {name: row.told() for name, row in expected.sinks.items()},
         "hosts": {
             name: {"work": float(work[k]), "busy": float(busy[k]), "quota": host.quota}
             for k, (name, host) in enumerate(setting.cluster.hosts.items())

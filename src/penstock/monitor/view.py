@@ -13,7 +13,6 @@ from penstock.arrays import Array
 from penstock.cluster import Host
 from penstock.errors import InputError, PenstockError
 from penstock.files import Document
-from penstock.latency.estimate import KEYS
 from penstock.load import Statistics
 from penstock.load.setting import Setting
 from penstock.monitor.board import Board, summary, tail
@@ -155,8 +154,9 @@ class View:
             with self.lock:
                 if setting is not self.setting:
                     return  # it changed meanwhile: what was expected is of what was there before
-                self.revision += wrong != self._wrong  # a note says so
+                said = [*self._of_prediction()]
                 self._expected, self._expected_from, self._wrong = found, begin, wrong
+                self.revision += said != [*self._of_prediction()]
                 self.board.changed = self.board.first
 
         return work
@@ -254,6 +254,8 @@ class View:
         if self._wrong:
             yield f"No prediction: {self._wrong}"
             return
+        if self._expected is not None:
+            yield from self._expected.notes
         if not self.batches:
             yield OVERLOAD_ONLY
         elif len(self.network.operators) > FOLLOWED:
@@ -366,10 +368,6 @@ class View:
         """
         board, found = self.board, self._expected
         counts = board.totals.T.tolist()
-        predicted = None if found is None else {key: getattr(found.total, key) for key in KEYS}
-        interval = (
-            None if found is None or found.spread is None else {k: list(v) for k, v in found.spread.total.items()}
-        )
         return {
             "streams": {
                 name: {
@@ -386,12 +384,12 @@ class View:
                 name: {
                     "rows": row.count,
                     "latency": summary([row]),
-                    "predicted": None if found is None or name not in found.sinks else attrs.asdict(found.sinks[name]),
+                    "predicted": None if found is None or name not in found.sinks else found.sinks[name].told(),
                 }
                 for name, row in board.sinks.items()
             },
-            "predicted": predicted,
-            "interval": interval,
+            "predicted": None if found is None else found.total.told(),
+            "interval": None if found is None else found.interval(),
             "model": None if found is None else found.model,
             "whole": True,
             "seconds": None,

@@ -62,19 +62,19 @@ class Admission:
         old = {} if self.before is None else self.before.sinks
         return {
             "admitted": self.admitted,
-            "latency": self.after.total.worst,
+            "latency": self.after.total.told()["worst"],
             "bound": self.bounds.latency,
             "sure": self.bounds.sure,
-            **interval_document(self.after.spread),
+            **interval_document(self.after),
             "placement": dict(self.placement),
             "model": self.after.model,
-            "before": None if self.before is None else self.before.total.worst,
+            "before": None if self.before is None else self.before.total.told()["worst"],
             "bottleneck": self.after.bottleneck,
             "sinks": {
                 name: {
-                    "worst": row.worst,
-                    "before": old[name].worst if name in old else None,
-                    **interval_document(self.after.spread, name),
+                    "worst": row.told()["worst"],
+                    "before": old[name].told()["worst"] if name in old else None,
+                    **interval_document(self.after, name),
                 }
                 for name, row in self.after.sinks.items()
             },

@@ -60,16 +60,14 @@ class Candidate:
         found = self.estimate
         return {
             "placement": dict(self.placement),
-            "worst": found.total.worst,
-            "mean": found.total.mean,
-            "p99": found.total.p99,
+            **{key: value for key, value in found.total.told().items() if key != "p50"},
             "bottleneck": found.bottleneck,
             "load": self.load,
             "error": found.error.relative,
             "network": self.network,
             "given": self.given,
             "order": [list(row) for row in self.order],
-            **({} if found.spread is None else found.spread.interval()),
+            **found.interval(),
             **({} if self.simulated is None else {"simulated": self.simulated}),
         }
 

@@ -83,8 +83,8 @@ class Provision:
         used = sorted(set(self.placement.values()))
         return {
             "hosts": self.hosts,
-            "worst": self.estimate.total.worst,
-            **interval_document(self.estimate.spread),
+            "worst": self.estimate.total.told()["worst"],
+            **interval_document(self.estimate),
             "bound": self.bound,
             "placement": dict(self.placement),
             "lower_bound": self.lower_bound,

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.files import Document
-from penstock.latency.estimate import Spread
+from penstock.latency.estimate import Estimate
 from penstock.latency.waits import worst_waits
 
 TIE = 1e-9
@@ -190,6 +190,6 @@ def checked_document(simulated: float | None, *, holds: bool) -> Document:
     return {"checked": {"with": "simulation", "worst": simulated, "holds": holds}}
 
 
-def interval_document(spread: Spread | None, sink: str | None = None) -> Document:
+def interval_document(found: Estimate, sink: str | None = None) -> Document:
     """Return what an answer says of how far off its latencies may be, or those of a sink, if that is known."""
-    return {} if spread is None or not spread.draws else spread.interval(sink)
+    return {} if found.spread is None or not found.spread.draws else found.interval(sink)
