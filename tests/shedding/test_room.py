@@ -94,12 +94,20 @@ def test_state_counts_and_so_does_each_query() -> None:
     assert {name: room.left for name, room in copied.items()} == pytest.approx({"h": 0.75, "i": 0.75})
 
 
+def test_a_host_that_was_not_measured_has_the_overhead_of_the_others() -> None:
+    """Batches take of a host that was never measured what they take of the others, and the answer says so."""
+    network, placement = chains(0.001, 0.001), {"o0": "h", "o1": "i"}
+    cluster, known = on_spark(Host(name="h"), Host(name="i")), measured(0.2, 1.1, "h")
+    found = api.shed(network, placement, {"s0": 1500.0, "s1": 1500.0}, cluster, statistics=known)
+    assert found.load == pytest.approx({"h": 0.8 / 1.1, "i": 0.8})
+    assert "0.2 s of overhead (not measured: as on the other hosts) in batches of 1 s" in found.notes[1]
+
+
 @pytest.mark.parametrize(
     ("cluster", "known"),
     [
         (on_spark(Host(name="h", quota=0.7)), Statistics()),
         (on_spark(Host(name="h", quota=0.7)), measured(0.0, 1.0)),
-        (on_spark(Host(name="h", quota=0.7)), measured(0.6, 1.3, "stranger")),
         (on_spark(Host(name="h", quota=0.7), mode="real-time"), measured(0.6, 1.3)),
         (Cluster.of([Host(name="h", quota=0.7)]), measured(0.6, 1.3)),
     ],

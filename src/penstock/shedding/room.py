@@ -18,6 +18,7 @@ from penstock.latency.batches import BatchHosts
 from penstock.latency.fragments import fragments
 from penstock.latency.real_time import batched
 from penstock.load import Statistics
+from penstock.load.fitting import unmeasured
 from penstock.network import Network
 from penstock.shedding.program import Matrix
 from penstock.shedding.tables import PlanTable
@@ -73,11 +74,12 @@ def rooms(
     if slow is None:
         slow = batched(network, cluster.spark) if cluster.spark.given else ()
     hosts, found = BatchHosts.of(statistics, cluster), {}
-    for name, fixed in _fixed(network, placement, hosts, slow, statistics.hosts).items():
+    for name, fixed in _fixed(network, placement, hosts, slow).items():
         host, factor = cluster.hosts[name], hosts.of_host(name).factor
         batch = max(hosts.trigger, LONGER * fixed)
         reasons = [f"a quota of {host.quota:g}"] if host.quota < 1 else []
-        reasons += [f"{digits(fixed, 2)} s of overhead in batches of {digits(batch, 2)} s"] if fixed > 0 else []
+        taken = " (not measured: as on the other hosts)" if unmeasured(statistics, [name]) else ""
+        reasons += [f"{digits(fixed, 2)} s of overhead{taken} in batches of {digits(batch, 2)} s"] if fixed > 0 else []
         reasons += [f"a factor of {digits(factor, 3)}"] if factor != 1 else []
         if fixed > 0 or factor != 1:
             left = (1 - fixed / batch) / factor
@@ -86,11 +88,7 @@ def rooms(
 
 
 def _fixed(
-    network: Network,
-    placement: Mapping[str, str],
-    hosts: BatchHosts,
-    slow: Collection[str],
-    measured: Collection[str],
+    network: Network, placement: Mapping[str, str], hosts: BatchHosts, slow: Collection[str]
 ) -> dict[str, float]:
     """Return by host with micro-batches what one batch of each of its queries takes together beside its rows (s)."""
     copies, found = hosts_by_operator(placement), defaultdict[str, float](float)
@@ -98,9 +96,7 @@ def _fixed(
     together = {name: ",".join(mine) for name, mine in copies.items()}
     for query in fragments(network, together, real_time=frozenset(network.operators).difference(slow)):
         for host in copies[query.operators[0]] if query.operators[0] in slow else ():
-            # What is only guessed of a host that was never measured takes nothing from it.
-            own = hosts.overhead[host] if host in measured else 0.0
-            found[host] += own + hosts.for_state(query.operators)
+            found[host] += hosts.overhead[host] + hosts.for_state(query.operators)
     return dict(sorted(found.items()))
 
 
