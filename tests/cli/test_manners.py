@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import math
 import os
 import signal
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import rich.progress
 from penstock.cli import common, progress
 from penstock.cli.app import arguments
 from penstock.cli.progress import Milestones
+from penstock.cli.streams import guarded
 from penstock.errors import Enough
 
 PLAN = ["examples/two-chains/network.toml", "--hosts", "2", "--rates", "examples/two-chains/rates.csv"]
@@ -53,6 +57,44 @@ def test_a_message_that_nobody_can_read_changes_no_code(root: Path) -> None:
     with open("/dev/full", "wb") as full:
         command = [sys.executable, "-m", "penstock.cli.app", "inspect", "nope"]
         assert subprocess.run(command, cwd=root, stdout=full, stderr=full, timeout=120).returncode == 2
+
+
+class Gone(io.StringIO):
+    """A standard stream, a terminal's or not, that nobody reads any more."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.isatty = lambda: terminal  # type: ignore[method-assign]
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_who_reads_no_messages_any_more_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    """Work goes on to its answer where standard error leads nowhere, be it a pipe's end or a terminal that is gone."""
+    times = count(0.0, 10.0)
+    monkeypatch.setattr(sys, "stderr", Gone(terminal))
+    with guarded():
+        with progress.progress(lambda: next(times)) as tell:
+            for share in (0.1, math.nan, 1.0):
+                tell("running", share)
+        common.say("a note")
+        common.table("answer", ["a"], [["b"]])
+    assert "b" in capsys.readouterr().out
+
+
+def test_only_readers_of_the_answer_may_leave(penstock: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe that breaks elsewhere in the middle of a command is no end in order."""
+
+    def fails(*_: Any) -> Any:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("penstock.load.load_model", fails)
+    with pytest.raises(ConnectionError, match="Broken pipe"):
+        penstock("load", *PLAN)
 
 
 def test_milestones_are_few(capsys: pytest.CaptureFixture[str]) -> None:

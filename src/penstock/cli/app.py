@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import inspect
 import io
@@ -22,8 +21,9 @@ import typer.main
 
 import penstock
 from penstock.cli import progress
-from penstock.cli.common import begin, fail
+from penstock.cli.common import begin, fail, say
 from penstock.cli.options import flat
+from penstock.cli.streams import Unwritten, guarded
 from penstock.errors import InputError, PenstockError
 from penstock.extras import missing
 from penstock.files import suggest
@@ -107,19 +107,9 @@ def _in_one_message() -> Iterator[None]:
         at, problem = value and value[1].replace("'", ""), problem[value.end() if value else 0 :].strip().rstrip(".")
         hint = suggest(error.option_name, near) if near else f"see {error.ctx.command_path} -h" if error.ctx else None
         raise InputError(problem[:1].lower() + problem[1:], at=at, hint=hint) from None
-
-
-class _ReaderLeft(Exception):
-    """The reader of standard output has left."""
-
-
-@contextlib.contextmanager
-def _heeding_readers() -> Iterator[None]:
-    """Take a pipe that nobody reads any more from Typer, which would leave with the code of an answer that is no."""
-    try:
-        yield
     except BrokenPipeError as error:
-        raise _ReaderLeft from error
+        # Such as Spark's: Typer would take it for a reader of the answer who has left, and end without a word.
+        raise ConnectionError(str(error)) from error
 
 
 class LazyGroup(typer.core.TyperGroup):
@@ -127,12 +117,12 @@ class LazyGroup(typer.core.TyperGroup):
 
     def make_context(self, *given: Any, **more: Any) -> Any:
         """Parse what stands in front of the command."""
-        with _in_one_message(), _heeding_readers():
+        with _in_one_message():
             return super().make_context(*given, **more)
 
     def invoke(self, ctx: Any) -> Any:
         """Parse the rest, and call the command."""
-        with _in_one_message(), _heeding_readers():
+        with _in_one_message():
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -151,9 +141,6 @@ class LazyGroup(typer.core.TyperGroup):
 # Options that take several values after one name, which click cannot parse by itself.
 _SEVERAL = ("--placements",)
 QUIET = "--quiet"
-
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors, other than a reader who has left, with which writing to standard output fails."""
 
 app = typer.Typer(
     name="penstock",
@@ -226,21 +213,19 @@ def main() -> None:
             # Users' names may have letters that the locale cannot write.
             stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = _told
-    try:
+    with guarded():
         try:
-            _run()
-        finally:
-            # What cannot be written any more is told here, and not by Python when it ends.
-            sys.stdout.flush()
-    except (BrokenPipeError, _ReaderLeft):
-        # The reader of our output has left (e.g. head): nothing more to say.
-        _write_no_more()
-        sys.exit(0)
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        _write_no_more()
-        fail(InputError(f"the answer cannot be written: {error.strerror}"), as_json=False)
+            try:
+                _run()
+            finally:
+                # What cannot be written any more is told here, and not by Python when it ends.
+                sys.stdout.flush()
+        except Unwritten as error:
+            _write_no_more()
+            if isinstance(error.__cause__, BrokenPipeError):
+                # The reader of our output has left (e.g. head): nothing more to say.
+                sys.exit(0)
+            fail(InputError(f"the answer cannot be written: {error}"), as_json=False)
 
 
 def _told(message: Warning | str, *_: object, **__: object) -> str:
@@ -259,7 +244,7 @@ def _run() -> None:
         short = InputError("the memory of this machine is not enough for the answer", hint="take longer periods")
         fail(short, as_json="--json" in sys.argv)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)  # noqa: T201
+        say("interrupted")
         sys.exit(130)
     except OSError as error:
         # Such as a home where the shell's completion cannot be installed.

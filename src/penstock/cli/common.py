@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from penstock.cli.progress import progress as progress
@@ -127,9 +127,8 @@ def fail(error: PenstockError, *, as_json: bool) -> NoReturn:
 
 
 def say(text: str) -> None:
-    """Print a line for people, if anybody can be told."""
-    with suppress(OSError):
-        sys.stderr.write(printable(text.rstrip("\n")) + "\n")
+    """Print a line for people."""
+    sys.stderr.write(printable(text.rstrip("\n")) + "\n")
 
 
 def write(text: str, indent: str = "", following: str = "") -> None:
@@ -209,13 +208,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     )
     # Both, or a terminal that calls itself dumb has 80 columns.
     console.width, console.height = wide, console.height
-    console.on_broken_pipe = _raise_again  # type: ignore[method-assign]
     console.print(heading, shown, soft_wrap=False)
-
-
-def _raise_again() -> NoReturn:
-    """Leave what is wrong with standard output to `penstock.cli.app.main`; rich would leave with the code of a no."""
-    raise  # what is being handled
 
 
 def number(value: float, digits: int = 4) -> str:
