@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import threading
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from penstock.cli import common, control, run
+from penstock.cli.streams import Unwritten
 from penstock.errors import InputError
 from penstock.files import atomic, check_file
 
@@ -93,6 +96,21 @@ def test_a_reader_that_leaves_is_told(tmp_path: Path) -> None:
     reader.join(5)
     with pytest.raises(InputError, match="cannot be written"):
         write(tmp_path / "a\0b", "x")
+
+
+def test_files_are_there_though_nobody_reads_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What --report and --history name is written also where the reader of the answer has left meanwhile."""
+
+    def leaves(_: object) -> None:
+        raise Unwritten
+
+    monkeypatch.setattr(common, "answer", leaves)
+    report, history, job = tmp_path / "report", tmp_path / "history", cast("Any", None)
+    with pytest.raises(Unwritten):
+        run._tell(run.EndOptions(report=str(report)), job, job, {"a": 1}, json=True)
+    with pytest.raises(Unwritten):
+        control._tell({}, [{"a": 1}], control.FolderOptions(history=str(history)), json=True)
+    assert json.loads(report.read_text()) == json.loads(history.read_text()) == {"a": 1}
 
 
 def test_a_directory_is_no_output(tmp_path: Path) -> None:

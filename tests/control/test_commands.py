@@ -226,8 +226,8 @@ def test_bad_options_are_refused(penstock, network, burst, options, words):
     assert not Path(".penstock").exists()
 
 
-def test_a_controller_answers_before_it_writes_its_history(penstock, network, here):
-    """A history that cannot be written in the end costs no answer."""
+def test_a_history_that_cannot_be_written_costs_no_answer(penstock, network, here):
+    """Where the file of the history is on a full disk, the answer is printed before that is told."""
     given = ["--placement", PLACED, "--rates", "clicks=900,buys=20", "--duration", 8, "--history", "/dev/full"]
     done = penstock("control", network, "--hosts", 2, *given, "--policy", "shed", "--act", "--json")
     assert done.code == 2

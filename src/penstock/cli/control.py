@@ -194,12 +194,22 @@ def command(
     about = {"network": graph.name, "engine": run.engine, "policy": goal.policy, "seed": answer.seed}
     document = {**about, **report, "directory": directory, "seconds": time.perf_counter() - began}
     common.say_unread(document)
-    if answer.json:
-        common.answer(document)
-    else:
-        show(document, place.history(), act=folder.act)
-    if folder.history is not None:
-        write_lines(folder.history, place.history())
+    _tell(document, place.history(), folder, json=answer.json)
+
+
+def _tell(document: Document, lines: list[Document], folder: FolderOptions, *, json: bool) -> None:
+    """Write the history that is wanted, and print the answer: neither is lost with the other.
+
+    The reader of the answer may leave, or a disk be full.
+    """
+    try:
+        if folder.history is not None:
+            write_lines(folder.history, lines)
+    finally:
+        if json:
+            common.answer(document)
+        else:
+            show(document, lines, act=folder.act)
 
 
 def _identity(

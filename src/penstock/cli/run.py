@@ -152,19 +152,27 @@ def command(
             outcome = execute(Engine(cluster, running), job, tell, common.say)
     done = finish(job, outcome, record=Record.of_user())
     document: Document = {**done.report, "directory": folder, **told}
-    (common.answer if answer.json else show)(document)
-    if end.report is not None:
-        write_json(end.report, document)
-    if end.learn is not None:
-        _learn(job, done, end.learn, cut_short=bool(asked))
+    whole = _tell(end, job, done, document, json=answer.json)
     common.leave_if_asked(asked)
+    if not whole:
+        raise typer.Exit(1)
 
 
-def _learn(job: Job, done: Done, out: str, *, cut_short: bool) -> None:
-    """Write the statistics of a job with what its run showed; exit 1 if it showed too little, for the run is over.
+def _tell(end: EndOptions, job: Job, done: Done, document: Document, *, json: bool) -> bool:
+    """Write the files that are wanted, and print the answer; return whether the run showed enough for statistics.
 
-    Not where it was ``cut_short``: then that is why.
+    Neither is lost with the other: the reader of the answer may leave, or a disk be full.
     """
+    try:
+        if end.report is not None:
+            write_json(end.report, document)
+        return end.learn is None or _learn(job, done, end.learn)
+    finally:
+        (common.answer if json else show)(document)
+
+
+def _learn(job: Job, done: Done, out: str) -> bool:
+    """Write the statistics of a job with what its run showed; return whether it showed enough."""
     from penstock.running.learned import learned
     from penstock.running.record import Record
 
@@ -172,10 +180,9 @@ def _learn(job: Job, done: Done, out: str, *, cut_short: bool) -> None:
         told = learned(job, done.outcome, done.rates)
     except EngineError as error:
         common.say(f"penstock: no: --learn {out}: not written, since this run tells too little: {error}")
-        if cut_short:
-            return
-        raise typer.Exit(1) from error
+        return False
     Record.of_user().applied(told, job.cluster).write(out)
+    return True
 
 
 def _check(drop: DropOptions, end: EndOptions) -> None:
