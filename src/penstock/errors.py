@@ -79,6 +79,15 @@ def locating(file: object) -> Iterator[None]:
         raise error.located(file) from None
 
 
+@contextmanager
+def writing(file: object) -> Iterator[None]:
+    """Say of which file it is that a block cannot write it: of a full disk the system names none."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror or error}", file=file) from None
+
+
 def printable(text: str) -> str:
     r"""Return a text on one line as a terminal may show it: characters that would command it are written out.
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from penstock.errors import InputError
+from penstock.errors import InputError, writing
 from penstock.nested import nested
 from penstock.units import seconds
 
@@ -357,7 +357,7 @@ def atomic(path: str | os.PathLike[str], mode: str = "w") -> Iterator[Any]:
             why = getattr(error, "strerror", None) or error
             raise InputError(f"cannot be written: {why}", file=path) from None
         stack.callback(Path(temporary).unlink, missing_ok=True)
-        try:
+        with writing(path):
             encoding = None if "b" in mode else "utf-8"
             with os.fdopen(handle, mode, encoding=encoding, newline=None if encoding is None else "\n") as file:
                 yield file
@@ -372,8 +372,6 @@ def atomic(path: str | os.PathLike[str], mode: str = "w") -> Iterator[Any]:
                 # Closing it writes what is left.
                 with lasting, open(temporary, "rb") as whole:
                     shutil.copyfileobj(whole, lasting)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror or error}", file=path) from None
 
 
 def check_file(path: str | os.PathLike[str], at: str | None = None) -> None:

@@ -97,6 +97,17 @@ def test_only_readers_of_the_answer_may_leave(penstock: Any, root: Path, monkeyp
         penstock("load", *PLAN)
 
 
+def test_a_full_disk_is_not_taken_for_the_answers(penstock: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where any other file cannot be written, the message does not say that the answer could not."""
+
+    def fails(*_: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("penstock.load.load_model", fails)
+    done = penstock("load", *PLAN)
+    assert (done.code, done.out, done.err) == (2, "", "penstock: No space left on device\n")
+
+
 def test_milestones_are_few(capsys: pytest.CaptureFixture[str]) -> None:
     """Where nobody watches a bar, work that is over soon says nothing, and long work a line for each thing it does."""
     now = [0.0]

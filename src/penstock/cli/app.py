@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import inspect
 import io
@@ -142,6 +143,9 @@ class LazyGroup(typer.core.TyperGroup):
 _SEVERAL = ("--placements",)
 QUIET = "--quiet"
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says of a full disk, without a file."""
+
 app = typer.Typer(
     name="penstock",
     cls=LazyGroup,
@@ -247,8 +251,8 @@ def _run() -> None:
         say("interrupted")
         sys.exit(130)
     except OSError as error:
-        # Such as a home where the shell's completion cannot be installed.
-        if error.filename is None:
+        # Such as a home where the shell's completion cannot be installed, or a disk that is full.
+        if error.filename is None and error.errno not in FULL:
             raise
         fail(InputError(error.strerror or str(error), file=error.filename), as_json="--json" in sys.argv)
 

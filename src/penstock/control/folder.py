@@ -29,7 +29,7 @@ from typing import IO
 
 import attrs
 
-from penstock.errors import EngineError, InputError
+from penstock.errors import EngineError, InputError, writing
 from penstock.files import Document, read_kept, to_json
 from penstock.home import HOME
 from penstock.own import own_folder, private
@@ -168,9 +168,9 @@ class Folder:
 
     def tell(self, lines: Iterable[Mapping[str, object]], name: str = HISTORY) -> None:
         """Add lines to the history, or to the journal."""
-        text = _lines(lines)
+        path, text = self.path / name, _lines(lines)
         if text:
-            with open(self.path / name, "a", encoding="utf-8", opener=private) as file:
+            with writing(path), open(path, "a", encoding="utf-8", opener=private) as file:
                 file.write(text)
 
     @property
@@ -325,10 +325,12 @@ def _locked(lock: IO[str]) -> bool:
 def _replace(path: Path, text: str) -> None:
     """Write a file as a whole, readable by its owner only."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(part, path)
+    with writing(path), contextlib.ExitStack() as stack:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        stack.callback(part.unlink, missing_ok=True)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(part, path)
 
 
 def folder_of(directory: str | None) -> Folder:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.control.folder import decision_in
+from penstock.errors import writing
 from penstock.files import Document, atomic
 from penstock.steering import Observation
 
@@ -56,7 +57,7 @@ class Periods:
             path.replace(self.folder / BEFORE)
             self._placed = {}
         placed = dict(seen.placement)
-        with open(path, "a", encoding="utf-8") as file:
+        with writing(path), open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(period_of(seen, placed if placed != self._placed else None)) + "\n")
         self._placed = placed
 

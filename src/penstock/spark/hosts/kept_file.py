@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import msgspec
 
-from penstock.errors import InputError
+from penstock.errors import InputError, writing
 from penstock.own import private
 from penstock.spark.hosts.kept import Kept
 
@@ -73,9 +73,11 @@ def _write(path: Path, hosts: Mapping[str, Kept]) -> None:
         return
     rows = {name: {k: v for k, v in attrs.asdict(host).items() if k != "name"} for name, host in sorted(hosts.items())}
     part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-        json.dump({"hosts": rows}, out, indent=1)
-    part.replace(path)
+    with writing(path), contextlib.ExitStack() as stack:
+        stack.callback(part.unlink, missing_ok=True)
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+            json.dump({"hosts": rows}, out, indent=1)
+        part.replace(path)
 
 
 def end(file: str | os.PathLike[str], names: Iterable[str] | None = None) -> list[str]:

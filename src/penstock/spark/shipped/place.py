@@ -159,9 +159,12 @@ class Place:
             with file:
                 file.write(content)
             os.replace(temporary, self.path)
-        except BaseException:
+        except BaseException as error:
             if os.path.exists(temporary):
                 os.remove(temporary)
+            if isinstance(error, OSError):
+                # Of a full disk the system names none.
+                error.filename = self.path
             raise
 
     def make(self) -> None:
