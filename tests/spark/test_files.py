@@ -63,6 +63,25 @@ def run(engine: Engine, network: dict[str, Any], folder: Path, host: Any = "h1",
 ALL = {"kept": {"kind": "filter", "input": "events", "where": "n >= 0"}}
 
 
+def test_a_file_that_a_cut_off_batch_has_still_to_read_must_be_there(engine: Engine, tmp_path: Path) -> None:
+    """While its folder is away a run is refused, with nothing lost: once the file is back all of it is read."""
+    network = document(tmp_path, ALL, {"out": {"input": "kept"}})
+    for number in range(2):
+        write_rows(tmp_path / "in", number, [{"n": n, "at": at(n)} for n in range(50)])
+        run(engine, network, tmp_path / "run")
+    # As a kill leaves it that came before the last batch was shown.
+    for left in ("checkpoints/kept/commits/1", "batches/kept/*1.json", "sinks/out/*1.parquet"):
+        next((tmp_path / "run").glob(left)).unlink()
+    away = (tmp_path / "in").rename(tmp_path / "away")
+    (tmp_path / "in").mkdir()
+    with pytest.raises(InputError, match=r"^sources\.events\..*/in/001\.json is gone, .*put it back"):
+        run(engine, network, tmp_path / "run")
+    (tmp_path / "in").rmdir()
+    away.rename(tmp_path / "in")
+    _, streams = run(engine, network, tmp_path / "run")
+    assert streams["kept->out"]["delivered"] == 100
+
+
 def test_sinks_never_overwrite(engine: Engine, tmp_path: Path) -> None:
     """Two runs, and two sinks of a run, into one folder that is named as a URI leave all their rows there."""
     write_rows(tmp_path / "in", 0, [{"n": n, "at": at(n)} for n in range(50)])

@@ -10,8 +10,9 @@ from penstock.network.model import Network, Operator, Sink, Source
 HOW = frozenset(
     (
         "failondataloss", "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
-        "kafkaconsumer.polltimeoutms", "maxbytespertrigger", "maxcachedfiles", "maxfileage", "maxfilespertrigger",
-        "maxoffsetspertrigger", "maxrecordsperpartition", "maxtriggerdelay", "minoffsetspertrigger", "minpartitions",
+        "ignoremissingfiles", "kafkaconsumer.polltimeoutms", "maxbytespertrigger", "maxcachedfiles", "maxfileage",
+        "maxfilespertrigger", "maxoffsetspertrigger", "maxrecordsperpartition", "maxtriggerdelay",
+        "minoffsetspertrigger", "minpartitions",
     )
 )  # fmt: skip
 """Options of sources and sinks, in small letters, that say how they are read and written, and not what."""

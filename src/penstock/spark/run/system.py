@@ -21,6 +21,7 @@ from penstock.spark.run.copies import Copies, catch_up, heir, latest
 from penstock.spark.run.deaths import dead, died
 from penstock.spark.run.folder import Claim, note, note_end
 from penstock.spark.run.follow import prompts
+from penstock.spark.run.lost import refuse_lost
 from penstock.spark.run.meter import Meters
 from penstock.spark.run.moments import Moments
 from penstock.spark.run.prompt import PromptRunner, recount_prompt
@@ -194,6 +195,7 @@ class System:
             recount_prompt(made, told)
         else:
             recount(made)
+        refuse_lost(made, self.deployment.network)
 
     def compile(self, unit: Unit, deployment: Deployment | None = None) -> Query:
         """Return the query of a unit, of another deployment if one is given; it delivers nothing yet."""

@@ -145,7 +145,7 @@ class Unread:
 def never_read(network: Network, queries: Iterable[Query]) -> dict[str, int]:
     """Return by source how many files of its folder no query will read; see `Unread.never`."""
     found: dict[str, int] = {}
-    for source, checkpoint, number in _reading(network, queries):
+    for source, checkpoint, number in reading(network, queries):
         found[source.name] = max(found.get(source.name, 0), Unread(source, checkpoint, number).never())
     return {name: count for name, count in found.items() if count}
 
@@ -153,12 +153,12 @@ def never_read(network: Network, queries: Iterable[Query]) -> dict[str, int]:
 def not_found(network: Network, queries: Iterable[Query]) -> dict[str, str]:
     """Return by source the path at which no query has found a file, ever."""
     found: dict[str, int] = {}
-    for source, checkpoint, number in _reading(network, queries):
+    for source, checkpoint, number in reading(network, queries):
         found[source.name] = found.get(source.name, 0) + files_seen(checkpoint, number)
     return {name: uri_of(network.sources[name]) for name, count in found.items() if not count}
 
 
-def _reading(network: Network, queries: Iterable[Query]) -> Iterator[tuple[Source, Place, int]]:
+def reading(network: Network, queries: Iterable[Query]) -> Iterator[tuple[Source, Place, int]]:
     """Return the sources that read files, each with the checkpoint of a query and its number there."""
     for query in queries:
         for name, number in query.numbers.items():

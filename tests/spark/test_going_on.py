@@ -1,0 +1,114 @@
+"""Files that a run which goes on has still to read, and that are gone.
+
+Without Spark, but for what its hosts see of files.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors.exceptions.connect import AnalysisException
+
+from penstock.errors import InputError
+from penstock.network import Network
+from penstock.network.file import parse_network
+from penstock.spark.compile import Deployment, Query
+from penstock.spark.run.lost import refuse_lost
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.spec import WriterSpec
+from penstock.spark.shipped.told import manifest_of
+
+
+def network(here: Path, **options: str) -> Network:
+    """Return a filter over files."""
+    events = {"format": "json", "schema": "n bigint", "options": {"path": str(here / "in"), **options}}
+    kept = {"kind": "filter", "input": "events", "where": "true"}
+    return parse_network({"name": "n", "sources": {"events": events}, "operators": {"kept": kept}})
+
+
+class Session:
+    """Looks for files as a host does, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.read, self.asked = self, list[str]()
+
+    def text(self, patterns: list[str]) -> SimpleNamespace:
+        """Read files, all of which must be there."""
+        paths = [pattern.removeprefix("file://").replace("\\", "") for pattern in patterns]
+        self.asked += paths
+        for path in paths:
+            if not Path(path).exists():
+                raise AnalysisException("", errorClass="PATH_NOT_FOUND", messageParameters={"path": f"file:{path}"})
+        return SimpleNamespace(schema=None)
+
+
+def query(here: Path, graph: Network, *, stateful: bool = False) -> Query:
+    """Return a query as the compiler would describe it; its frame knows a session."""
+    fragment = Deployment(graph, {"kept": "h1"}, str(here)).fragments[0]
+    waits = ("events->kept",) * stateful
+    spec = WriterSpec(Place(str(here / "run")), "kept", (), (), (), (), {}, waits, timed=False, knobs=None)
+    frame: Any = SimpleNamespace(sparkSession=Session())
+    return Query(fragment, frame, spec, (), inputs=("events",))
+
+
+def leave(query: Query, here: Path, ended: int, begun: int, listed: int) -> list[Path]:
+    """Leave a checkpoint of batches with a file each, and the files; return these."""
+    checkpoint = query.spec.checkpoint
+    (here / "in").mkdir()
+    files = [here / "in" / f"f {number}[1].json" for number in range(listed + 1)]
+    for number, file in enumerate(files):
+        file.touch()
+        row = {"path": f"file://{file}".replace(" ", "%20"), "timestamp": 0, "batchId": number}
+        (checkpoint / "sources" / "0" / str(number)).publish(f"v1\n{json.dumps(row)}".encode())
+    for number in range(begun + 1):
+        (checkpoint / "offsets" / str(number)).publish(f'v1\n{{}}\n{{"logOffset":{number}}}'.encode())
+    for number in range(ended + 1):
+        (checkpoint / "commits" / str(number)).publish(b"v1\n{}")
+        manifest_of(query.spec.folder, "kept", number).publish(b"{}")
+    return files
+
+
+def test_files_that_a_planned_batch_has_still_to_read_must_be_there(tmp_path: Path) -> None:
+    """Those that were read may be gone; of the others one that is gone is named, unless the source may miss some."""
+    graph = network(tmp_path)
+    going = query(tmp_path, graph)
+    files = leave(going, tmp_path, 1, 2, 3)
+    files[0].unlink()
+    refuse_lost(going, graph)
+    assert going.frame.sparkSession.asked == [str(file) for file in files[2:]]  # type: ignore[attr-defined]
+    for file in files[2:]:
+        file.unlink()
+        with pytest.raises(InputError, match=r"'kept' that was cut off .*put it back") as caught:
+            refuse_lost(going, graph)
+        assert caught.value.problem.startswith(f"{file} is gone")
+        refuse_lost(going, network(tmp_path, ignoreMissingFiles="true"))
+        file.touch()
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_files_of_a_batch_that_was_shown_are_needed_for_its_state_alone(tmp_path: Path, stateful: bool) -> None:
+    """A kill before Spark noted its end lets it be done again: where nothing is remembered, nothing is missing."""
+    graph = network(tmp_path)
+    going = query(tmp_path, graph, stateful=stateful)
+    files = leave(going, tmp_path, 1, 2, 2)
+    manifest_of(going.spec.folder, "kept", 2).publish(b"{}")
+    files[2].unlink()
+    if stateful:
+        with pytest.raises(InputError, match="is gone"):
+            refuse_lost(going, graph)
+    else:
+        refuse_lost(going, graph)
+
+
+def test_nothing_is_asked_where_all_that_was_listed_was_read(tmp_path: Path) -> None:
+    """A run that ended in order, or has not begun, costs its hosts no question."""
+    graph = network(tmp_path)
+    for going in (query(tmp_path / "fresh", graph), query(tmp_path, graph)):
+        if "fresh" not in going.spec.folder.path:
+            leave(going, tmp_path, 2, 2, 2)
+        refuse_lost(going, graph)
+        assert going.frame.sparkSession.asked == []  # type: ignore[attr-defined]
