@@ -1,4 +1,4 @@
-"""Files that a run which goes on has still to read, and that are gone.
+"""What a run that goes on refuses: files that it has still to read and that are gone, and sinks newer than its folder.
 
 Without Spark, but for what its hosts see of files.
 """
@@ -17,9 +17,11 @@ from penstock.errors import InputError
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment, Query
+from penstock.spark.run.history import History, write_history
 from penstock.spark.run.lost import refuse_lost
+from penstock.spark.run.newer import refuse_newer
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.spec import WriterSpec
+from penstock.spark.shipped.spec import SinkExit, WriterSpec
 from penstock.spark.shipped.told import manifest_of
 
 
@@ -46,11 +48,11 @@ class Session:
         return SimpleNamespace(schema=None)
 
 
-def query(here: Path, graph: Network, *, stateful: bool = False) -> Query:
+def query(here: Path, graph: Network, *, stateful: bool = False, sinks: tuple[SinkExit, ...] = ()) -> Query:
     """Return a query as the compiler would describe it; its frame knows a session."""
     fragment = Deployment(graph, {"kept": "h1"}, str(here)).fragments[0]
     waits = ("events->kept",) * stateful
-    spec = WriterSpec(Place(str(here / "run")), "kept", (), (), (), (), {}, waits, timed=False, knobs=None)
+    spec = WriterSpec(Place(str(here / "run")), "kept", (), (), sinks, (), {}, waits, timed=False, knobs=None)
     frame: Any = SimpleNamespace(sparkSession=Session())
     return Query(fragment, frame, spec, (), inputs=("events",))
 
@@ -112,3 +114,30 @@ def test_nothing_is_asked_where_all_that_was_listed_was_read(tmp_path: Path) -> 
             leave(going, tmp_path, 2, 2, 2)
         refuse_lost(going, graph)
         assert going.frame.sparkSession.asked == []  # type: ignore[attr-defined]
+
+
+def test_a_sink_that_is_newer_than_the_folder_is_refused(tmp_path: Path) -> None:
+    """Its files of batches behind the next one came of a later state of the folder; those of other runs are no matter.
+
+    The folder knows of batches by their manifests and its history, and a kill may leave files of the next one.
+    """
+    out = tmp_path / "out"
+    out.mkdir()
+    way = SinkExit("rows", (0, 0), (), "json", {"path": str(out)}, "00-kept+rows")
+    going = query(tmp_path, network(tmp_path), sinks=(way, far(way)))
+    refuse_newer(going)
+    leave(going, tmp_path, 2, 3, 3)
+    others = ("part-00-kept+rows2-000000000009-0.json", "part-01-kept+rows-000000000009-0.json", "part-9-0.json")
+    for name in (*others, *(f"part-00-kept+rows-{number:012d}-0.json" for number in range(4))):
+        (out / name).touch()
+    refuse_newer(going)
+    (out / "part-00-kept+rows-000000000004-1.c000.json").touch()
+    with pytest.raises(InputError, match=r"'rows' is newer than this folder, .* behind 2 .*rows-000000000003-…"):
+        refuse_newer(going)
+    write_history(going.spec.folder, History(upto={"kept": 4}))
+    refuse_newer(going)
+
+
+def far(way: SinkExit) -> SinkExit:
+    """Return a sink in a folder that cannot be looked at from here."""
+    return SinkExit("far", way.seen, (), "json", {"path": "foo://far/out"}, "00-kept+far")

@@ -98,6 +98,11 @@ def read_history(folder: Place) -> History:
     return History(**document)
 
 
+def last_counted(folder: Place, unit: str) -> int:
+    """Return the last batch of a unit that a run's folder knows to be shown; -1 for none."""
+    return max([*(folder / "batches" / unit).numbers(), read_history(folder).upto.get(unit, 0) - 1])
+
+
 def write_history(folder: Place, history: History) -> None:
     """Write a run's history."""
     (folder / FILE).replace(json.dumps(attrs.asdict(history)).encode())

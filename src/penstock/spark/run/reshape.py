@@ -18,7 +18,7 @@ import attrs
 from penstock.errors import EngineError
 from penstock.spark.compile import RECALLED, Query
 from penstock.spark.hop.logs import log_of
-from penstock.spark.run.history import read_history
+from penstock.spark.run.history import last_counted
 from penstock.spark.run.reports import marks
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.checkpoint import border
@@ -115,8 +115,7 @@ def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
     parts = [{n: at for n, at in each.lines.items() if each is mine or n != RECALLED} for each in before]
     lines = _joined(parts, " and ".join(each.query.name for each in before) + " have")
     seen = {n: place for each in before for n, place in each.seen.items() if each is mine or n != RECALLED}
-    counted = [*(folder / "batches" / unit.name).numbers(), read_history(folder).upto.get(unit.name, 0) - 1]
-    batch = max([*(each.batch for each in before), *counted])
+    batch = max(last_counted(folder, unit.name), *(each.batch for each in before))
     stateful = bool(spec.stateful)
     if stateful and (mine is None or mine.batch != batch or mine.query.spec.stateful != spec.stateful):
         raise EngineError(f"the state of {unit.name!r} cannot go on in another query")

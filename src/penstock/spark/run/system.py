@@ -24,6 +24,7 @@ from penstock.spark.run.follow import prompts
 from penstock.spark.run.lost import refuse_lost
 from penstock.spark.run.meter import Meters
 from penstock.spark.run.moments import Moments
+from penstock.spark.run.newer import refuse_newer
 from penstock.spark.run.prompt import PromptRunner, recount_prompt
 from penstock.spark.run.reports import recount
 from penstock.spark.run.runner import Runner
@@ -155,6 +156,7 @@ class System:
             for unit in mine[host]:
                 if not (adopt and unit.host == host and self._adopt(unit, noted)):
                     self.deliver(self.compile(unit.on(host)), unit, told.get(unit.name, ()))
+                    refuse_newer(self.compiled[unit.name])
 
         with ThreadPoolExecutor(max(1, len(mine))) as pool:
             list(pool.map(work, mine))

@@ -223,6 +223,17 @@ def written_in(way: SinkExit, name: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def shown(way: SinkExit) -> str:
+    """Return how the names of a sink's own files begin among a user's."""
+    return f"part-{way.label}-"
+
+
+def shown_by(way: SinkExit, name: str) -> int | None:
+    """Return which batch has shown a file of this name, None if it is none of the sink's."""
+    found = re.match(re.escape(shown(way)) + r"(\d{12})-\d+(\.|$)", name)
+    return int(found[1]) if found else None
+
+
 def lay(way: SinkExit, frame: DataFrame, scratch: Place) -> list[Place]:
     """Let Spark write rows of a sink into a folder; return the files."""
     scratch.remove()
@@ -236,7 +247,7 @@ def _named(spec: WriterSpec, way: SinkExit, batch: int, files: Sequence[Place]) 
     if way.format is None:
         folder, name = spec.folder / "sinks" / way.name, f"{spec.query}-{batch:012d}"
         return [(file, folder / f"{name}{f'-{number}' if number else ''}.parquet") for number, file in enumerate(files)]
-    folder, name = place_of(way.options["path"]), f"part-{way.label}-{batch:012d}"
+    folder, name = place_of(way.options["path"]), f"{shown(way)}{batch:012d}"
     endings = [file.name[file.name.index(".") :] if "." in file.name else "" for file in files]
     return [(file, folder / f"{name}-{number}{endings[number]}") for number, file in enumerate(files)]
 
