@@ -99,7 +99,7 @@ def inspect_query(log: QueryLog, period: float, beside: Array | None = None) -> 
 
 def _most(batches: Batches, arrivals: Array, step: float, rate: float, trigger: float | None) -> float:
     steps = int((batches.start[-1] - batches.start[0]) / step)
-    if steps < 1:
+    if steps < 1 or np.isnan(rate):
         return rate
     edges = batches.start[0] + step * np.arange(steps + 1)
     return max(float(rate_series(batches, arrivals, edges, trigger).sum(axis=0).max()), rate)
