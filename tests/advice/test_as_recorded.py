@@ -280,6 +280,24 @@ def test_rows_wait_for_a_scheduled_run(penstock: Any, make: Any, write: Any, run
     assert "job is run about every 60 min by a scheduler" in shown.err
 
 
+@pytest.mark.parametrize("missing", [(), (5, 6, 13)])
+def test_scheduled_runs_meet_only_if_they_did(make: Any, write: Any, missing: tuple[int, ...]) -> None:
+    """Two queries that a loop runs in turn, in some rounds not at all, do not run at once in the replay."""
+    rng, batches = np.random.default_rng(0), []
+    for turn in (turn for turn in range(20) if turn not in missing):
+        start = make.EPOCH + 123 + 600 * turn + rng.uniform(0, 0.5)
+        for name in "ab":
+            rows = round(rng.uniform(90_000, 110_000))
+            batches.append(
+                make.Batch(query=name, number=turn, run=turn, start=start, rows=rows, seconds=20 + 0.002 * rows)
+            )
+            start += batches[-1].seconds + 30
+    found = deployed(inspect(read_telemetry([str(write(batches))])))
+    one, other = (replay(found)[name].start + found.start - make.EPOCH for name in "ab")
+    assert one % 600 == pytest.approx(123, abs=2)
+    assert np.all((other % 600 > 350) & (other % 600 < 400))
+
+
 def test_a_limit_that_may_be_chance_is_none(make: Any, write: Any) -> None:
     """Files of equal size look like a limit where nobody tells what waits: no replay has it, and a note says so."""
     told = write(make.paced(count=60, rate=lambda n: 400.0 if n % 3 else 100.0, lag=5))

@@ -260,6 +260,7 @@ def _by_runs(job: Job, runs: Schedule, query: Query, edges: Array) -> Job:
         overhead_error=job.overhead_error * runs.batches,
         shortest=job.shortest * runs.batches,
         trigger=runs.apart,
+        phase=runs.phase,
         limit=float("inf"),
         joint=False,
         rates=rate_series(query.batches.take(runs.first), arrivals, edges).sum(axis=0),

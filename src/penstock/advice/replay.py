@@ -50,7 +50,7 @@ def _driver(deployment: Deployment, names: tuple[str, ...], cores: float, draw: 
                 job.trigger,
                 job.limit,
                 min(job.cores, cores),
-                -deployment.start % job.trigger if job.trigger > 0 else 0.0,
+                (job.phase - deployment.start) % job.trigger if job.trigger > 0 else 0.0,
                 job.tasks,
                 job.shortest,
             )

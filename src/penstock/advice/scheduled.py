@@ -26,12 +26,15 @@ class Schedule:
     Attributes
     ----------
     apart
-        Median distance between the starts of runs (s).
+        Distance between the starts of runs (s), the mean, without those that did not take place.
+    phase
+        Begin of a run (s since the epoch), from which the others are about multiples of `apart` away.
     first
         Index of the first batch of each run.
     """
 
     apart: float
+    phase: float
     first: Ints
 
     @property
@@ -67,5 +70,8 @@ def schedule(batches: Batches) -> Schedule | None:
     ran = float((end - start)[:-1].sum())
     if middle <= 0 or ran > RUNNING * float(start[-1] - start[0]):
         return None
-    evenly = float(np.median(np.abs(apart - middle))) <= EVENLY * middle
-    return Schedule(apart=middle, first=first) if evenly else None
+    if float(np.median(np.abs(apart - middle))) > EVENLY * middle:
+        return None
+    number = np.append(0.0, np.cumsum(np.maximum(np.round(apart / middle), 1.0)))
+    mean = float((start[-1] - start[0]) / number[-1])
+    return Schedule(apart=mean, phase=float(np.median(start - mean * number)), first=first)

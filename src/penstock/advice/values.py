@@ -64,6 +64,8 @@ class Job:
         No batch is shorter than this (s): where overhead and cost could not be told, the typical one.
     trigger
         Interval of the trigger (s); 0: the next batch begins when the last one has ended.
+    phase
+        A time at which the trigger fires (s since the epoch).
     limit
         Most rows of a batch; infinite without a limit.
     cores
@@ -106,6 +108,7 @@ class Job:
     spread: float = 0.0
     shortest: float = 0.0
     trigger: float = 0.0
+    phase: float = 0.0
     limit: float = float("inf")
     cores: float = 1.0
     tasks: float = 1.0
@@ -177,7 +180,7 @@ class Deployment:
     period
         Step of the rates (s).
     start
-        Begin of the rates (s since the epoch): triggers fire at multiples of their interval since then.
+        Begin of the rates (s since the epoch).
     recorded
         How many periods come from the record, before a burst; None: all.
     spans
