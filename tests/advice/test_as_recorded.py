@@ -229,6 +229,22 @@ def test_full_batches_do_not_tell_what_more_rows_take(penstock: Any, make: Any, 
     assert "clicks falls behind with at most 1,000 rows a batch" in shown.err
 
 
+@pytest.mark.parametrize(
+    ("sink", "known"),
+    [
+        ("KafkaTable", True),
+        ("org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@4a5c567b", True),
+        ("org.apache.spark.sql.kafka010.KafkaSinkV1$Files", False),
+        ("FileSink[/kafka/out]", False),
+    ],
+)
+def test_a_sink_of_kafka_is_known_by_its_last_name(make: Any, write: Any, sink: str, known: bool) -> None:
+    """Rows leave during a batch in the logs of older versions of Spark too, which name the classes of a sink."""
+    log = write(make.paced())
+    log.write_text(log.read_text().replace('"description":"Files"', f'"description":"{sink}"'))
+    assert deployed(inspect(read_telemetry([str(log)]))).jobs["clicks"].progressive == known
+
+
 HOURS = range(24)
 
 

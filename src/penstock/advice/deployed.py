@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping
 
 import attrs
@@ -36,6 +37,9 @@ ONCE = "one batch a run does not tell how its rows come; three runs that are eve
 ARRIVED = "rates are what the logs show: a query that never waited shows what it managed, not what arrived"
 
 REAL_TIME = "in real-time mode rows leave while a batch runs, which no replay of batches tells"
+
+KAFKA = re.compile(r"^Kafka|[.$]Kafka[^.$]*$", re.IGNORECASE)
+"""A sink of Kafka, as Spark describes it: ``KafkaTable``, and in older versions with its classes before it."""
 
 LIMITERS = (("file", "maxFilesPerTrigger"), ("delta", "maxFilesPerTrigger"), ("rate", "rowsPerSecond"))
 """What limits a batch, by the beginning of a source's description; else Kafka's ``maxOffsetsPerTrigger``."""
@@ -227,7 +231,7 @@ def _job(query: Query, own: Alone, edges: Array, weight: float, application: App
         usual=query.rate if query.rate > 0 else None,
         waiting=float(np.nan_to_num(batches.lag[0])),
         weight=weight,
-        progressive=query.log.sink.lower().startswith("kafka"),
+        progressive=bool(KAFKA.search(query.log.sink)),
         limiter=_limiter(query.log.sources),
         recorded=float(np.median(batches.duration[done])) if done.any() else None,
         certain=known,
