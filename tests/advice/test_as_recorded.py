@@ -229,6 +229,15 @@ def test_full_batches_do_not_tell_what_more_rows_take(penstock: Any, make: Any, 
     assert "clicks falls behind with at most 1,000 rows a batch" in shown.err
 
 
+def test_batches_without_rows_are_not_compared(make: Any, write: Any) -> None:
+    """Batches that only move a watermark on have no part in what a replay is compared with."""
+    full = make.paced(count=40, trigger=60.0, overhead=1.0, rate=lambda n: 50 + 30 * np.sin(n))
+    empty = [attrs.evolve(each, start=each.start + 30, rows=0, seconds=0.6, number=100 + each.number) for each in full]
+    agreed = asked(write([*full, *empty]), 60.0).agreement["clicks"]
+    assert agreed["recorded"] == pytest.approx(np.median([each.seconds for each in full]), rel=0.05)
+    assert agreed["replayed"] == pytest.approx(agreed["recorded"], rel=0.2)
+
+
 @pytest.mark.parametrize(
     ("sink", "known"),
     [

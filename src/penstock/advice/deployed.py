@@ -210,6 +210,8 @@ def _waiting(jobs: Mapping[str, Job]) -> Iterator[str]:
 
 def _job(query: Query, own: Alone, edges: Array, weight: float, application: Application | None) -> Job:
     batches, done = query.batches, query.warm
+    # A replay has no batches without rows, such as those that only move a watermark on.
+    filled = done & (batches.rows > 0)
     fit = fit_batches(batches.rows[done], own.seconds[done])
     known = fit.overhead is not None and fit.cost is not None
     overhead, cost = _line(fit, batches.rows[done])
@@ -221,7 +223,7 @@ def _job(query: Query, own: Alone, edges: Array, weight: float, application: App
         cost=cost,
         overhead_error=(fit.overhead_error or 0.0) if known else 0.0,
         cost_error=fit.cost_error or 0.0,
-        spread=min(fit.spread if known else _spread(own.seconds[done], fit.typical), 0.5),
+        spread=min(fit.spread if known else _spread(own.seconds[filled], fit.typical), 0.5),
         shortest=0.0 if known or not fit.batches else fit.typical,
         trigger=query.trigger or 0.0,
         limit=limit or float("inf"),
@@ -233,7 +235,7 @@ def _job(query: Query, own: Alone, edges: Array, weight: float, application: App
         weight=weight,
         progressive=bool(KAFKA.search(query.log.sink)),
         limiter=_limiter(query.log.sources),
-        recorded=float(np.median(batches.duration[done])) if done.any() else None,
+        recorded=float(np.median(batches.duration[filled])) if filled.any() else None,
         certain=known,
         joint=limit is not None and int((query.arrivals.sum(axis=1) > 0).sum()) > 1,
         facts=_facts(query, application),
