@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from penstock.advice import Aims, Burst, Consultation, consult, deployed
+from penstock.advice import Aims, Burst, Consultation, advise, consult, deployed, with_burst
 from penstock.advice.busiest import busiest
 from penstock.advice.replay import replay
 from penstock.errors import InputError
@@ -227,6 +227,26 @@ def test_full_batches_do_not_tell_what_more_rows_take(penstock: Any, make: Any, 
     shown = penstock("advise", log, "--latency", "20")
     assert "no change of a setting that can be judged pays" in shown.out
     assert "clicks falls behind with at most 1,000 rows a batch" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("source", "setting"),
+    [
+        ("KafkaV2[Subscribe[clicks]]", "maxOffsetsPerTrigger"),
+        ("CloudFilesSource[/Volumes/in]", "cloudFiles.maxFilesPerTrigger"),
+        ("org.apache.iceberg.spark.source.SparkMicroBatchStream@1f2e", "rows per batch"),
+        ("TextSocketV2[host: localhost, port: 9999]", None),
+    ],
+)
+def test_a_limit_has_the_name_that_its_source_gives_it(make: Any, write: Any, source: str, setting: str | None) -> None:
+    """No option is named that a source does not have, and nothing is advised where it has none."""
+    log = write(make.paced(trigger=2.0, noise=0.02))
+    log.write_text(log.read_text().replace("KafkaV2[Subscribe[clicks]]", source))
+    found = with_burst(deployed(inspect(read_telemetry([str(log)]))), 3.0, 20.0)
+    told = [each.proposal for each in advise(found, Aims(latency=8.0), np.random.default_rng(0), 5).advice]
+    limits = [each for each in told if each.kind == "rate-limit"]
+    assert [each.setting for each in limits] == [setting] * (setting is not None)
+    assert all(("if it has one" in each.remark) == (setting == "rows per batch") for each in limits)
 
 
 def test_batches_without_rows_are_not_compared(make: Any, write: Any) -> None:

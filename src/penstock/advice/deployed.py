@@ -12,7 +12,7 @@ import numpy as np
 from penstock.advice.company import Alone, alone
 from penstock.advice.planned import checked_weights
 from penstock.advice.scheduled import Schedule, once_each, schedule
-from penstock.advice.values import Deployment, Facts, Job
+from penstock.advice.values import UNKNOWN, Deployment, Facts, Job
 from penstock.arrays import Array, deviation
 from penstock.errors import InputError
 from penstock.files import suggest
@@ -41,8 +41,15 @@ REAL_TIME = "in real-time mode rows leave while a batch runs, which no replay of
 KAFKA = re.compile(r"^Kafka|[.$]Kafka[^.$]*$", re.IGNORECASE)
 """A sink of Kafka, as Spark describes it: ``KafkaTable``, and in older versions with its classes before it."""
 
-LIMITERS = (("file", "maxFilesPerTrigger"), ("delta", "maxFilesPerTrigger"), ("rate", "rowsPerSecond"))
-"""What limits a batch, by the beginning of a source's description; else Kafka's ``maxOffsetsPerTrigger``."""
+LIMITERS = (
+    ("kafka", "maxOffsetsPerTrigger"),
+    ("file", "maxFilesPerTrigger"),
+    ("delta", "maxFilesPerTrigger"),
+    ("cloudfiles", "cloudFiles.maxFilesPerTrigger"),
+    ("rate", "rowsPerSecond"),
+    ("textsocket", ""),
+)
+"""What limits a batch, by the beginning of a source's description; of others it is not known."""
 
 
 def deployed(
@@ -279,7 +286,7 @@ def _by_runs(job: Job, runs: Schedule, query: Query, edges: Array) -> Job:
 
 
 def _limiter(reads: tuple[str, ...]) -> str:
-    """Return the option that limits the batches of sources.
+    """Return the option that limits the batches of sources; empty where there is none.
 
     Examples
     --------
@@ -287,7 +294,7 @@ def _limiter(reads: tuple[str, ...]) -> str:
     ('maxFilesPerTrigger', 'maxOffsetsPerTrigger')
     """
     kind = reads[0].lower() if reads else ""
-    return next((option for begin, option in LIMITERS if kind.startswith(begin)), "maxOffsetsPerTrigger")
+    return next((option for begin, option in LIMITERS if kind.startswith(begin)), UNKNOWN)
 
 
 def _facts(query: Query, application: Application | None) -> Facts:

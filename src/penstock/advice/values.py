@@ -13,6 +13,9 @@ from penstock.arrays import Array
 from penstock.errors import InputError
 from penstock.files import Document
 
+UNKNOWN = "rows per batch"
+"""Stands for the option that limits a batch where it is not known, or whether there is one."""
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class Facts:
@@ -83,7 +86,7 @@ class Job:
     progressive
         Whether its rows become visible evenly during a batch (Kafka sink) rather than at its end.
     limiter
-        Name of the reader's option that limits a batch, as Spark calls it.
+        Name of the reader's option that limits a batch, as Spark calls it, or `UNKNOWN`; empty if it has none.
     recorded
         Median seconds of the recorded batches; None without a record.
     certain

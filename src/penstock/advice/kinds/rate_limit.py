@@ -10,7 +10,7 @@ import numpy as np
 from penstock.advice.kinds.common import on_driver, rounded, rows_per_second
 from penstock.advice.measure import harm_of
 from penstock.advice.replay import replay
-from penstock.advice.values import Aims, Deployment, Job, Proposal
+from penstock.advice.values import UNKNOWN, Aims, Deployment, Job, Proposal
 from penstock.units import human
 
 STEPS = 14
@@ -45,7 +45,7 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     for name, job in deployment.jobs.items():
         if job.rate <= 0 or job.joint or job.scheduled or job.driver not in late:
             continue
-        if np.isinf(job.limit) and _only_larger(job):
+        if not job.limiter or (np.isinf(job.limit) and _only_larger(job)):
             continue
         here = on_driver(deployment, job.driver)
         found = best_limit(here, name, aims)
@@ -109,7 +109,9 @@ def _remark(job: Job, trigger: float, apart: Mapping[str, float]) -> str:
     if len(job.facts.shares) > 1 and job.name not in apart:
         each = ", ".join(f"{rows:,.0f} for {name}" for name, rows in apart.items())
         parts.append(f"each source has this option for itself: {each}")
-    if job.limiter == "maxFilesPerTrigger":
+    if job.limiter == UNKNOWN:
+        parts.append("set the source's option for it, if it has one")
+    elif job.limiter.endswith("maxFilesPerTrigger"):
         parts.append("the source counts files, which the logs do not show: set as many files as hold so many rows")
     elif job.limiter == "rowsPerSecond":
         parts.append("the source has no such limit")
