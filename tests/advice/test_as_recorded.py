@@ -317,6 +317,8 @@ def test_rows_wait_for_a_scheduled_run(penstock: Any, make: Any, write: Any, run
     truth = max(3600 + batch.seconds for batch in first[1:])
     log = write(batches)
     found = asked(log, 60.0)
+    query = inspect(read_telemetry([str(log)])).queries["job"]
+    assert query.rate == pytest.approx(sum(batch.rows for batch in batches if batch.run) / 3600 / 23, rel=0.01)
     assert found.report.deployment.jobs["job"].scheduled
     assert truth <= found.report.latency["job"].worst[1] <= 1.05 * truth
     assert found.report.advice == ()

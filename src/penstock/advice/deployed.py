@@ -11,7 +11,6 @@ import numpy as np
 
 from penstock.advice.company import Alone, alone
 from penstock.advice.planned import checked_weights
-from penstock.advice.scheduled import Schedule, once_each, schedule
 from penstock.advice.values import UNKNOWN, Deployment, Facts, Job
 from penstock.arrays import Array, deviation
 from penstock.errors import InputError
@@ -20,6 +19,7 @@ from penstock.inspection import Inspection, Query, fit_batches
 from penstock.inspection.arrivals import POLL, rate_series
 from penstock.inspection.fit import UNTIMED
 from penstock.inspection.fitted import Fit
+from penstock.inspection.scheduled import Schedule, by_run, once_each, schedule
 from penstock.telemetry import STATE_COMMIT, Application
 from penstock.units import human
 
@@ -266,7 +266,6 @@ def _spread(seconds: Array, typical: float) -> float:
 
 def _by_runs(job: Job, runs: Schedule, query: Query, edges: Array) -> Job:
     """Return a query on a schedule: a run is a batch, with the rows that came since the run before."""
-    arrivals = runs.sums(query.arrivals)
     return attrs.evolve(
         job,
         overhead=job.overhead * runs.batches,
@@ -276,7 +275,7 @@ def _by_runs(job: Job, runs: Schedule, query: Query, edges: Array) -> Job:
         phase=runs.phase,
         limit=float("inf"),
         joint=False,
-        rates=rate_series(query.batches.take(runs.first), arrivals, edges).sum(axis=0),
+        rates=rate_series(*by_run(query.batches, query.arrivals), edges).sum(axis=0),
         usual=None,
         waiting=0.0,
         progressive=False,

@@ -20,6 +20,7 @@ from penstock.arrays import Array
 from penstock.errors import InputError
 from penstock.files import atomic, check_folder, write_json
 from penstock.inspection.arrivals import rate_series
+from penstock.inspection.scheduled import by_run
 from penstock.inspection.values import Inspection, Query
 from penstock.load.statistics import HostStatistics, OperatorStatistics, Statistics
 from penstock.workload import Rates
@@ -124,7 +125,8 @@ def _series(inspection: Inspection) -> dict[str, Array]:
     last = max(float(batches.start[-1] if len(batches) > 1 else batches.end[-1]) for batches in logs)
     steps = max(int(np.ceil((last - first) / inspection.period)), 1)
     edges = first + inspection.period * np.arange(steps + 1.0)
-    return {name: rate_series(q.batches, q.arrivals, edges, q.trigger) for name, q in inspection.queries.items()}
+    queries = inspection.queries.items()
+    return {name: rate_series(*by_run(q.batches, q.arrivals), edges, q.trigger) for name, q in queries}
 
 
 def _joined(inspection: Inspection, series: Mapping[str, Array]) -> list[tuple[str, list[str], Array]]:

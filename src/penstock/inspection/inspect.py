@@ -13,6 +13,7 @@ from penstock.inspection.arrivals import find_arrivals, mean_rate, rate_series, 
 from penstock.inspection.capacity import find_capacity, find_lag, find_limit, managed
 from penstock.inspection.findings import Neighbours, find_all
 from penstock.inspection.fit import fit_batches
+from penstock.inspection.scheduled import by_run
 from penstock.inspection.span import told, within
 from penstock.inspection.trigger import find_trigger
 from penstock.inspection.values import Inspection, Query
@@ -76,7 +77,8 @@ def inspect_query(log: QueryLog, period: float, beside: Array | None = None) -> 
     fit = fit_batches(batches.rows[done], batches.duration[done])
     trigger = find_trigger(batches)
     arrivals = find_arrivals(batches)
-    rate = mean_rate(batches, arrivals)
+    counted = by_run(batches, arrivals)
+    rate = mean_rate(*counted)
     lag_rows, lag_seconds = find_lag(batches, arrivals, rate)
     limit = find_limit(batches, arrivals)
     most = None if limit is None else limit.rows
@@ -88,7 +90,7 @@ def inspect_query(log: QueryLog, period: float, beside: Array | None = None) -> 
         trigger=trigger,
         arrivals=_frozen(arrivals),
         rate=rate,
-        rate_max=_most(batches, arrivals, period, rate, trigger),
+        rate_max=_most(*counted, period, rate, trigger),
         busy=min(float(batches.duration.sum()) / span, 1.0) if span > 0 else 0.0,
         lag_rows=lag_rows,
         lag_seconds=lag_seconds,

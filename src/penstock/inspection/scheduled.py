@@ -75,3 +75,12 @@ def schedule(batches: Batches) -> Schedule | None:
     number = np.append(0.0, np.cumsum(np.maximum(np.round(apart / middle), 1.0)))
     mean = float((start[-1] - start[0]) / number[-1])
     return Schedule(apart=mean, phase=float(np.median(start - mean * number)), first=first)
+
+
+def by_run(batches: Batches, arrivals: Array) -> tuple[Batches, Array]:
+    """Return batches and what arrived before each; of a query on a schedule one a run, with what arrived for all of it.
+
+    All that a run takes came before it, though it may take several batches to do so.
+    """
+    runs = schedule(batches)
+    return (batches, arrivals) if runs is None else (batches.take(runs.first), runs.sums(arrivals))
