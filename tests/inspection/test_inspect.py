@@ -293,3 +293,25 @@ def test_headroom_is_a_number_as_people_write_it(
     (headroom,) = re.findall(r" >?([0-9,]+)x ", done.out)
     assert 100 <= int(headroom.replace(",", "")) <= 2000
     assert "e+" not in done.out
+
+
+def test_files_know_schedules_and_limits(penstock: Any, make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """How far runs are apart is a query's trigger in the files, its limit is theirs, and notes tell of both."""
+    rate = lambda number: min(200.0 + 20 * (number % 20), 400.0)  # noqa: E731
+    job = [
+        make.Batch(query="job", number=h, run=h, start=make.EPOCH + 60 * h, rows=9000 + 50 * h, seconds=20)
+        for h in range(5)
+    ]
+    log = write([*make.paced(rate=rate, lag=5), *job])
+    out = log.parent / "out"
+    done = penstock("inspect", log, "--out", out)
+    measured = json.loads((out / "statistics.json").read_text())["measured"]
+    assert measured["trigger"] == {"clicks": 2.0, "job": 60.0}
+    assert measured["limit"] == {"clicks": 800.0, "job": None}
+    assert "batches of clicks have at most 800 rows" in done.err
+    assert "a scheduler runs job about every 60 s" in done.err
+    files = ["--network", out / "network.toml", "--rates", out / "rates.csv", "--cluster", out / "cluster.toml"]
+    told = penstock(
+        "advise", *files, "--statistics", out / "statistics.json", "--placement", out / "placement.json", "--json"
+    )
+    assert told.document["queries"]["clicks"]["limit"] == 800

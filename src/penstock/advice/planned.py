@@ -43,7 +43,7 @@ def planned(
     """
     hosts = BatchHosts.of(statistics, cluster)
     network = model.network
-    overheads, triggers = (_by_operator(statistics, key) for key in ("overhead", "trigger"))
+    overheads, triggers, limits = (_by_operator(statistics, key) for key in ("overhead", "trigger", "limit"))
     jobs = {}
     for name, host, operators in _queries(network, placement, triggers):
         feeds = {
@@ -65,6 +65,7 @@ def planned(
             cost_error=cost * max(errors, default=0.0),
             cores=float(cluster.hosts[host].cores),
             trigger=triggers.get(name, hosts.trigger),
+            limit=limits.get(name, float("inf")),
             rates=rates,
             weight=(weights or {}).get(name, 1.0),
             progressive=hosts.progressive,

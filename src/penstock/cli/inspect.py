@@ -54,7 +54,7 @@ def command(
     Example: penstock inspect examples/event-log/spark-4.3.zstd
     """
     from penstock.inspection import export, inspect, moment
-    from penstock.inspection.export import FILES, side_by_side
+    from penstock.inspection.export import FILES, simplified
     from penstock.telemetry import read_telemetry
 
     if out is not None:
@@ -70,10 +70,8 @@ def command(
     document = found.document()
     if out is not None:
         document["written"] = export(found, out)
-        for app in side_by_side(found):
-            common.note(
-                f"note: queries of {app} ran side by side; in the files they take turns, which is slower than they were"
-            )
+        for line in simplified(found):
+            common.note(f"note: {line}")
     if json:
         common.answer(document)
     else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -20,9 +20,10 @@ from penstock.arrays import Array
 from penstock.errors import InputError
 from penstock.files import atomic, check_folder, write_json
 from penstock.inspection.arrivals import rate_series
-from penstock.inspection.scheduled import by_run
+from penstock.inspection.scheduled import by_run, schedule
 from penstock.inspection.values import Inspection, Query
 from penstock.load.statistics import HostStatistics, OperatorStatistics, Statistics
+from penstock.units import human
 from penstock.workload import Rates
 
 _SHARED = re.compile(r"^(Kafka|FileStreamSource|DeltaSource|Delta|Kinesis|EventHubs|Pulsar|Iceberg|CloudFiles)", re.I)
@@ -85,12 +86,33 @@ def export(inspection: Inspection, folder: str | os.PathLike[str]) -> list[str]:
     return [str(target / name) for name in FILES]
 
 
-def side_by_side(inspection: Inspection) -> list[str]:
-    """Return the applications whose queries' batches did not fit one behind the other, as they are in the files."""
+def simplified(inspection: Inspection) -> Iterator[str]:
+    """Tell where the files make more than usual of little: what other commands say is then off."""
     busy: dict[str, float] = {}
-    for query in inspection.queries.values():
+    for name, query in inspection.queries.items():
         busy[query.log.app] = busy.get(query.log.app, 0.0) + (query.busy if query.seconds.size else 0.0)
-    return [app for app, share in busy.items() if share > 1.0]
+        limit = _limit(query)
+        if limit is not None:
+            yield (
+                f"batches of {name} have at most {limit:,.0f} rows; of the other commands only advise knows, and for "
+                "them a backlog is gone sooner"
+            )
+        runs = schedule(query.batches)
+        if runs is not None:
+            yield f"a scheduler runs {name} about every {human(runs.apart)}; in the files that is its trigger"
+    for app, share in busy.items():
+        if share > 1.0:
+            yield f"queries of {app} ran side by side; in the files they take turns, which is slower than they were"
+
+
+def _limit(query: Query) -> float | None:
+    return query.capacity.limit if query.capacity.sure else None
+
+
+def _trigger(query: Query) -> float | None:
+    """Return how far batches are apart at least: of a query on a schedule its runs, which take all that has come."""
+    runs = schedule(query.batches)
+    return query.trigger if runs is None else runs.apart
 
 
 def named_in(inspection: Inspection) -> Exported:
@@ -251,7 +273,8 @@ def _statistics(inspection: Inspection, named: Exported) -> Statistics:
             for name, query in inspection.queries.items()
             if query.fit.overhead is not None
         },
-        "trigger": {named.operators[name]: query.trigger for name, query in inspection.queries.items()},
+        "trigger": {named.operators[name]: _trigger(query) for name, query in inspection.queries.items()},
+        "limit": {named.operators[name]: _limit(query) for name, query in inspection.queries.items()},
     }
     return Statistics(operators=operators, hosts=hosts, measured=measured)
 
@@ -285,7 +308,7 @@ def _cluster(inspection: Inspection, named: Exported) -> str:
             "capacity = 1.0",
             "",
         ]
-    triggers = [query.trigger for query in inspection.queries.values() if query.trigger is not None]
+    triggers = [trigger for query in inspection.queries.values() if (trigger := _trigger(query)) is not None]
     if triggers:
         # One trigger for the model: that of most queries, of equally many the shorter one.
         common = Counter(max(trigger, POLLING) for trigger in triggers)
