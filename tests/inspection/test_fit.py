@@ -166,3 +166,18 @@ def test_steady_batches_are_all_warm() -> None:
     """Without a warm-up no batch is left out."""
     rows = np.random.default_rng(0).uniform(1000, 5000, 200)
     assert warm(rows, 0.2 + 0.0001 * rows, np.zeros(200, dtype=np.int64)).all()
+
+
+@pytest.mark.parametrize("noise", [0.03, 0.2])
+def test_a_short_burst_tells_the_cost(noise: float) -> None:
+    """A dozen far larger batches among thousands of one size tell overhead and cost; fewer than a fit needs do not."""
+    rng = np.random.default_rng(0)
+    rows = np.full(2000, 1670.0)
+    rows[1000:1012] = np.linspace(4000, 90_000, 12)
+    seconds = (0.5 + 2e-4 * rows) * np.exp(noise * rng.standard_normal(2000))
+    fit = fit_batches(rows, seconds)
+    assert fit.cost is not None
+    assert fit.cost_error is not None
+    assert abs(fit.cost - 2e-4) < 3 * fit.cost_error < 1e-4
+    assert fit.overhead == pytest.approx(0.5, rel=0.1)
+    assert fit_batches(np.delete(rows, range(1000, 1005)), np.delete(seconds, range(1000, 1005))).cost is None

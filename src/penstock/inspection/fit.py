@@ -14,7 +14,10 @@ LEAST = 8
 
 ALIKE = 1.25
 """Where the larger batches (95 of 100) have fewer than so many times the rows of the smaller (5 of 100), overhead and
-cost cannot be told apart."""
+cost cannot be told apart, unless as many batches as a fit needs have `BURST` times the rows."""
+
+BURST = 2.0
+"""Of a long log a burst is few batches, which have at least so many times the rows of the smaller ones."""
 
 UNSURE = 0.5
 """Relative standard error of the cost from which on it is not told."""
@@ -54,7 +57,7 @@ def fit_batches(rows: Array, seconds: Array) -> Fit:
         had = "batch has" if count == 1 else "batches have"
         return attrs.evolve(known, reason=f"only {count} {had} rows, and {LEAST} are needed")
     few, many = np.quantile(rows, (0.05, 0.95))
-    if many < ALIKE * few:
+    if many < ALIKE * few and np.partition(rows, -LEAST)[-LEAST] < BURST * few:
         return attrs.evolve(
             known,
             reason=f"all batches have about {np.median(rows):.0f} rows, so overhead and cost cannot be told apart",
