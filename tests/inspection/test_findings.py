@@ -311,10 +311,10 @@ def test_overrun_and_late(make: SimpleNamespace, write: Callable[..., Path]) -> 
 def test_a_start_overruns_no_trigger(make: SimpleNamespace, write: Callable[..., Path]) -> None:
     """Batches in which code warms up, and those without rows, are not held against the trigger, but told."""
     first, *batches = make.paced(noise=0.02, trigger=4.0)[:18]
-    slow = [attrs.evolve(b, start=b.start + 12, seconds=b.seconds * (4 if b.number < 4 else 1)) for b in batches]
-    inspection = found(write([attrs.evolve(first, rows=0, seconds=14.9), *slow]))
+    slow = [attrs.evolve(b, start=b.start + 28, seconds=b.seconds * (4 if b.number < 4 else 1)) for b in batches]
+    inspection = found(write([attrs.evolve(first, rows=0, seconds=29.8), *slow]))
     assert "overrun" not in kinds(inspection)
-    assert "and one without rows before it: 14.9 s" in only(inspection, "warm-up").says
+    assert "and one without rows before it: 29.8 s" in only(inspection, "warm-up").says
 
 
 def test_late_groups_are_no_rows(make: SimpleNamespace, write: Callable[..., Path]) -> None:

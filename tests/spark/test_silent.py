@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 
 from penstock.errors import EngineError
 from penstock.spark.run.copies import Copies
+from penstock.spark.run.folder import ended
 from penstock.spark.run.silent import Asker, Silent, within
 from penstock.spark.run.system import System
+from penstock.spark.shipped.place import Place
 
 
 def soon(holds: Callable[[], bool]) -> bool:
@@ -114,8 +117,8 @@ def test_a_silent_host_keeps_nobody_from_the_others() -> None:
     assert still.looked == 1
 
 
-def test_a_run_ends_without_what_a_silent_host_has_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ending waits for a while only, and then nothing may deliver any more."""
+def test_a_run_ends_without_what_a_silent_host_has_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ending waits for a while only, and then nothing may deliver any more; when that was is noted."""
     monkeypatch.setattr("penstock.spark.run.system.ENDS", 0.1)
     thaw, thawed = threading.Event(), threading.Event()
     thawed.set()
@@ -123,10 +126,12 @@ def test_a_run_ends_without_what_a_silent_host_has_to_end(monkeypatch: pytest.Mo
     system.ended, system.units, system.hosts = threading.Event(), {"h1": None}, {"h1": None, "h2": None}
     system.runners = {"h1": Frozen("h1", thaw), "h2": Frozen("h2", thawed)}
     system.copies = SimpleNamespace(guard=SimpleNamespace(end=lambda: None), leave=lambda _: thaw.wait(20))
+    system.deployment, begin = SimpleNamespace(place=Place(str(tmp_path))), time.time()
     fenced: list[bool] = []
     monkeypatch.setattr(system, "_finish", lambda: None)
     monkeypatch.setattr(system, "fence", lambda: fenced.append(True))
     system.stop()
     assert [runner.ended for runner in system.runners.values()] == [[], [True]]
     assert fenced == [True]
+    assert [begin <= at <= time.time() for at in ended(system.deployment.place)] == [True]
     thaw.set()

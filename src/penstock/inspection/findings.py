@@ -262,7 +262,7 @@ def warm_up(query: Query, beside: Neighbours) -> Iterator[Finding]:
         return
     took, first = query.batches.duration, int(np.argmax(cold))
     before = took[:first][~query.warm[:first]]
-    longer = f", and one without rows before it: {human(before.max())}" if (before > took[first]).any() else ""
+    longer = f", and one without rows before it: {human(before.max())}" if (before > 2 * took[first]).any() else ""
     ratio = float(np.median(took[cold] / query.fit.seconds(query.batches.rows)[cold]))
     yield Finding(
         kind="warm-up",
