@@ -332,6 +332,31 @@ def test_an_event_log_is_shown(page: Page) -> None:
         assert serious(page) == []
 
 
+def hidden(page: Page, part: str) -> tuple[int, int]:
+    """Return how much of a part is out of sight, across and down (px)."""
+    box = f"document.querySelector('{part}')"
+    told = page.evaluate(f"[{box}.scrollWidth - {box}.clientWidth, {box}.scrollHeight - {box}.clientHeight]")
+    return told[0], told[1]
+
+
+def test_what_there_is_room_for_is_shown(page: Page, run: Folder) -> None:
+    """The table of sinks is as high as its card and cuts names, not figures; Fit shows the whole network."""
+    with serving(open_view([str(ROOT / "examples/event-log/spark-4.3.zstd")])) as served:
+        page.goto(served.url)
+        expect(page.locator("#sinks tbody tr")).to_have_count(12)
+        assert hidden(page, "#sinks") == (0, 0)
+        page.set_viewport_size({"width": 400, "height": 900})
+        page.wait_for_function("document.querySelector('#canvas').clientWidth < 400")
+        assert hidden(page, "#canvas")[0] > 0
+        page.locator("#fit").click()
+        assert hidden(page, "#canvas") == (0, 0)
+    with serving(RunView(run.path)) as served:
+        page.goto(served.url)
+        expect(page.locator("#sinks tbody tr")).to_have_count(1)
+        page.evaluate("document.querySelector('#sinks td').textContent = 'long'.repeat(20)")
+        assert hidden(page, "#sinks")[0] == 0
+
+
 def test_before_a_run_the_page_waits(page: Page, run: Folder) -> None:
     """Without a run the page says how to start one, and shows it as soon as it begins."""
     found: list[Any] = []

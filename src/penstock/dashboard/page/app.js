@@ -199,9 +199,9 @@ function sinks() {
   $("h-sinks").textContent = about.kind === "log" ? "Batches by query" : live.totals.whole ? "Latency by sink" : "Latency by sink, last period";
   const cell = value => `<td class="n">${seconds(value)}</td>`;
   const html = `<table><thead><tr><th>${about.kind === "log" ? "Query" : "Sink"}<th class="n">p50<th class="n">p99<th class="n">worst${about.kind === "log" ? "" : `<th class="n">predicted`}</tr></thead><tbody>${rows.map(([name, row]) =>
-    `<tr><td>${escape(name)}</td>${cell(row.latency.p50)}${cell(row.latency.p99)}${cell(row.latency.worst)}${about.kind === "log" ? "" : `<td class="n">${predicted(row.predicted?.worst, live.totals.model)}</td>`}</tr>`).join("")}</tbody></table>`;
+    `<tr><td title="${escape(name)}">${escape(name)}</td>${cell(row.latency.p50)}${cell(row.latency.p99)}${cell(row.latency.worst)}${about.kind === "log" ? "" : `<td class="n">${predicted(row.predicted?.worst, live.totals.model)}</td>`}</tr>`).join("")}</tbody></table>`;
   const box = $("sinks");
-  if (box.dataset.html !== html) { box.dataset.html = html; box.innerHTML = html; }
+  if (box.dataset.html !== html) { box.dataset.html = html; box.innerHTML = html; box.style.setProperty("--rows", rows.length); }
 }
 
 function makeCharts() {

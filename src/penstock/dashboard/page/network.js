@@ -4,6 +4,7 @@ import { inflow, outflow, indices } from "./figures.js";
 
 const BOX = { w: 138, h: 36 }, GAP = { x: 74, y: 14 }, PAD = { x: 14, top: 24 };
 const LABELLED = 60, LINE = 13;
+const FIT = "fit";  // all of it, however small: at first it can be read
 
 const PLAIN = 300;  // from so many operators on a box is but a box with a name: drawing stays quick
 
@@ -163,7 +164,7 @@ function size() {
   const wide = Math.min(1.15, Math.max(room / parts.width, window.innerWidth < 720 ? 0.7 : about.streams.length <= LABELLED ? 0.85 : 0.42));
   // As high as the style lets it be; what would get too small to read is scrolled instead.
   const high = 0.64 * window.innerHeight / parts.height;
-  parts.scale = zoom || (high < wide && high >= 0.85 ? high : wide);
+  parts.scale = zoom === FIT ? Math.min(1.15, room / parts.width, high) : zoom || (high < wide && high >= 0.85 ? high : wide);
   return [parts.width * parts.scale, parts.height * parts.scale];
 }
 
@@ -190,7 +191,7 @@ export function listen() {
   });
   $("larger").addEventListener("click", () => { zoom = (parts?.scale ?? 1) * 1.25; resize(); });
   $("smaller").addEventListener("click", () => { zoom = (parts?.scale ?? 1) / 1.25; resize(); });
-  $("fit").addEventListener("click", () => { zoom = 0; resize(); });
+  $("fit").addEventListener("click", () => { zoom = FIT; resize(); });
   $("table").addEventListener("toggle", () => { if ($("table").open && about) table(window.penstock?.moment?.().rates); });
   new ResizeObserver(([entry]) => { if (entry.contentRect.width && entry.contentRect.width !== room) { room = entry.contentRect.width; resize(); } }).observe(canvas);
 }
