@@ -120,7 +120,7 @@ def test_files_that_spark_passes_over_are_told(engine: Engine, tmp_path: Path) -
     outcome, streams = run(engine, network, tmp_path / "run")
     assert streams["events->kept"]["arrived"] == 5
     assert outcome.skipped == {"events": 1}
-    (said,) = unread(outcome.gone, outcome.skipped, outcome.unfound, outcome.unremoved)
+    (said,) = unread(outcome.gone, outcome.skipped, outcome.unfound, outcome.unremoved, {})
     assert said.startswith("penstock: 1 files of the source 'events' were not read: they are a week older")
     # As the documentation advises, in the same run.
     network["sources"]["events"]["options"]["maxFileAge"] = "30d"

@@ -95,7 +95,7 @@ def test_what_waits_in_such_a_folder_is_seen(here: Path, tmp_path: Path) -> None
     spec: Any = SimpleNamespace(checkpoint=Place(str(tmp_path / "q")))
     found = not_found(windows(), [Query(SimpleNamespace(), None, spec, (), inputs=("one", "two"))])  # type: ignore[arg-type]
     assert found == {"two": absolute("two")}
-    (said,) = unread({}, {}, found, {})
+    (said,) = unread({}, {}, found, {}, {})
     assert said.startswith("penstock: the source 'two' has found no file at file:///")
     assert said.endswith("write a backslash before those of a name)")
 

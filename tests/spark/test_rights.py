@@ -94,7 +94,7 @@ def test_a_missing_right_to_clean_is_told(broker: Any, tmp_path: Path, monkeypat
     prompt, reads = reading(tmp_path, None, 0), ("first", "second")
     refused = cleaned(tmp_path, [prompt, reading(tmp_path, topics, 1, *reads)], positions, monkeypatch)
     assert refused.keys() == {"first", "second"}
-    (said,) = unread({}, {}, {}, refused)
+    (said,) = unread({}, {}, {}, refused, {})
     assert said.endswith("stay in the topics of 'first', 'second': Broker: Topic authorization failed")
     admitted = reading(tmp_path, Topics(client(broker), prefix, 1), 1, *reads)
     assert cleaned(tmp_path, [prompt, admitted], positions, monkeypatch) == {}

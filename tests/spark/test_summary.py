@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from penstock.network import Network, Operator, Sink, Source
+from penstock.running.report import unread
 from penstock.spark.run import Batch, Outcome
 from penstock.spark.run.history import History
 from penstock.spark.run.summary import summary
@@ -67,3 +68,19 @@ def test_a_run_without_rows_has_no_latency_and_idle_hosts() -> None:
     assert found["hosts"] == {"h1": {"busy": 0.4}, "h2": {"busy": 0.0}}
     none = {"mean": None, "p50": None, "p99": None, "max": None, "count": 0}
     assert found["latency"] == found["sinks"]["z"]["latency"] == none
+
+
+def test_windows_that_wait_for_a_silent_source_are_told() -> None:
+    """Rows of a window come out when all its sources are further: of one that has had no row this is said."""
+    sources = [Source(name=name, time="at") for name in "st"]
+    both = Operator(name="u", kind="union", inputs=("s", "t"))
+    sums = Operator(name="sum", kind="aggregate", inputs=("u",), window=60.0)
+    network = Network.of("two", sources, [both, sums], [Sink(name="z", input="sum")])
+    nothing = {"z": np.zeros(0)}
+    counts = {"s->u": (5, 0), "u->sum": (5, 0)}
+    outcome = Outcome(1000.0, [attrs.evolve(batch("u", 0, 1000.0, 1.0), counts=counts)], nothing, nothing, {}, 10.0)
+    held = summary(outcome, network, {"u": "h1", "sum": "h1"}, ["h1"])["held"]
+    assert held == {"sum": ["t"]}
+    assert unread({}, {}, {}, {}, held) == ["penstock: the windows of 'sum' wait for rows of 't'"]
+    more = attrs.evolve(outcome.batches[0], counts={**counts, "t->u": (1, 0)})
+    assert "held" not in summary(attrs.evolve(outcome, batches=[more]), network, {"u": "h1", "sum": "h1"}, ["h1"])

@@ -139,10 +139,10 @@ def write(text: str, indent: str = "", following: str = "") -> None:
 
 
 def say_unread(document: Document) -> None:
-    """Say, by a run's report, how many messages it could not read any more, and which files it did not read."""
+    """Say, by a run's report, which messages and files it could not read or passed over, and what waits."""
     from penstock.running.report import unread
 
-    for text in unread(*(document.get(key, {}) for key in ("gone", "skipped", "unfound", "unremoved"))):
+    for text in unread(*(document.get(key, {}) for key in ("gone", "skipped", "unfound", "unremoved", "held"))):
         say(text)
 
 

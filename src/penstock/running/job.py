@@ -186,7 +186,8 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
             report=tell,
             heard=heard,
         )
-    for text in unread(outcome.gone, outcome.skipped, outcome.unfound, outcome.unremoved):
+    held = outcome.held(job.network)
+    for text in unread(outcome.gone, outcome.skipped, outcome.unfound, outcome.unremoved, held):
         say(text)
     if outcome.early:
         say("penstock: rows before 1970 enter no window or join: Spark's watermark begins there")

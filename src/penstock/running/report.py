@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.cluster import Cluster
@@ -96,11 +96,15 @@ def compare(
 
 
 def unread(
-    gone: Mapping[str, int], skipped: Mapping[str, int], unfound: Mapping[str, str], unremoved: Mapping[str, str]
+    gone: Mapping[str, int],
+    skipped: Mapping[str, int],
+    unfound: Mapping[str, str],
+    unremoved: Mapping[str, str],
+    held: Mapping[str, Sequence[str]],
 ) -> list[str]:
     """Return what to say of messages gone before they were read, of files passed over, and of where none was found.
 
-    And of topics between hosts that keep what all have read.
+    And of topics between hosts that keep what all have read, and of windows that wait for a source without rows.
     """
     none = "penstock: the source {!r} has found no file at {}{}"
     said = "messages of the topic {!r} were gone before they were read"
@@ -111,8 +115,13 @@ def unread(
         *(f"penstock: {count} {said.format(topic)}" for topic, count in gone.items()),
         *(f"penstock: {count} {old.format(source)}" for source, count in skipped.items()),
         *(none.format(source, path, _hint(path)) for source, path in unfound.items()),
+        *(f"penstock: the windows of {name!r} wait for rows of {_and(sources)}" for name, sources in held.items()),
         *([f"{kept}: {'; '.join(sorted({*unremoved.values()}))}"] if unremoved else []),
     ]
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(map(repr, names))
 
 
 def _hint(path: str) -> str:

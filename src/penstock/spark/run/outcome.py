@@ -16,6 +16,7 @@ from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
 from penstock.spark.run.between import taken_from_topics
 from penstock.spark.run.folder import begun, ended, epoch_of
+from penstock.spark.run.held import held_back
 from penstock.spark.run.history import History, had_waited, read_history
 from penstock.spark.run.meter import repeated_of
 from penstock.spark.run.unread import never_read, not_found
@@ -215,6 +216,10 @@ class Outcome:
             }
             for name, (arrived, dropped) in found.items()
         }
+
+    def held(self, network: Network) -> dict[str, list[str]]:
+        """Return by operator whose windows have rows the sources for which they wait, as far as these had none."""
+        return held_back(network, {name: row["arrived"] for name, row in self.streams(network).items()})
 
     @property
     def early(self) -> bool:

@@ -26,6 +26,7 @@ def summary(outcome: Outcome, network: Network, placement: Mapping[str, str], ho
         **({"gone": dict(outcome.gone)} if outcome.gone else {}),
         **({"skipped": dict(outcome.skipped)} if outcome.skipped else {}),
         **({"unfound": dict(outcome.unfound)} if outcome.unfound else {}),
+        **({"held": held} if (held := outcome.held(network)) else {}),
         **({"unremoved": dict(outcome.unremoved)} if outcome.unremoved else {}),
     }
 
