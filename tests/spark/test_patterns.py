@@ -16,6 +16,7 @@ from sinks_kit import read_json
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.running.report import unread
+from penstock.spark.calibrate.samples import check_samples
 from penstock.spark.compile import Query
 from penstock.spark.compile.drops import Drops
 from penstock.spark.paths import paths_of, settled
@@ -136,3 +137,13 @@ def test_sinks_elsewhere_keep_their_path_as_it_is_written() -> None:
     sinks = [attrs.evolve(sink, options={"path": "s3a://bucket/out/"}) for sink in network.sinks.values()]
     made = Network.of("n", network.sources.values(), network.operators.values(), sinks)
     assert {path for key, path in paths_of(made).items() if key.startswith("sinks.")} == {"s3a://bucket/out/"}
+
+
+def test_samples_may_be_compressed(tmp_path: Path) -> None:
+    """A compressed file is the sample of the source that it is called after; a plain one comes before it."""
+    source = {"format": "json", "schema": "k string", "options": {"path": "in"}}
+    network = parse_network({"name": "n", "sources": {"a": source, "b": source}})
+    for name in ("a.json.gz", "b.json", "b.json.gz"):
+        (tmp_path / name).touch()
+    found = check_samples(network, tmp_path)
+    assert {name: path.name for name, path in found.items()} == {"a": "a.json.gz", "b": "b.json"}

@@ -22,6 +22,8 @@ from penstock.spark.shipped.place import place_of
 from penstock.workload import nexmark
 
 ENDINGS = (".json", ".csv", ".parquet", ".orc", ".txt")
+COMPRESSED = ("", ".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst")
+"""What Spark tells by a name's end of a file that it has to unpack."""
 
 LONGEST = 50_000
 """Rows of a source's own that are a sample."""
@@ -155,7 +157,7 @@ def _sample_of(path: Path, name: str, sources: int) -> Path:
     if not path.exists():
         raise InputError("no such file or folder", file=path, hint="check --sample")
     if path.is_dir():
-        for candidate in [path / name, *(path / f"{name}{ending}" for ending in ENDINGS)]:
+        for candidate in [path / name, *(path / f"{name}{end}{packed}" for packed in COMPRESSED for end in ENDINGS)]:
             if candidate.exists():
                 return candidate
         if sources == 1:
