@@ -83,7 +83,6 @@ def command(
     from penstock.cli import reading
     from penstock.latency.intervals import with_interval
     from penstock.latency.models import default_model, model_of
-    from penstock.latency.unended import unended
     from penstock.load import load_model
     from penstock.load.setting import Setting
     from penstock.running.as_modelled import unlike, worst_simulated
@@ -116,8 +115,7 @@ def command(
     ))  # fmt: skip
     ranking = with_intervals(found, refine)
     sure, best = certain(ranking), ranking[0]
-    said = unended(best.estimate.sinks, load_model(best.made, expected)) + _left_out(unfit)
-    said += unlike(best.made, cluster, best.placement, name) if check else []
+    said = _said(best, unfit, expected) + (unlike(best.made, cluster, best.placement, name) if check else [])
     if answer.json:
         rows, notes = [candidate.document() for candidate in ranking], [*best.estimate.notes, *said]
         common.answer({"network": graph.name, "model": name, "ranking": rows, "certain": sure, "notes": notes})
@@ -129,8 +127,13 @@ def command(
         common.say(f"note: {note}")
 
 
-def _left_out(unfit: Sequence[Infeasible]) -> list[str]:
-    return [f"plans that hosts have no room for are left out: {len(unfit)}; of the first {unfit[0]}"] if unfit else []
+def _said(best: Candidate, unfit: Sequence[Infeasible], rates: Rates) -> list[str]:
+    """Return notes on sinks of which nothing is known, and on plans that are not ranked."""
+    from penstock.latency.unended import unended
+    from penstock.load import load_model
+
+    left = [f"plans that hosts have no room for are left out: {len(unfit)}; of the first {unfit[0]}"] if unfit else []
+    return unended(best.estimate.sinks, load_model(best.made, rates)) + left
 
 
 def _show(ranking: Sequence[Candidate], top: int, name: str, model: str, *, several: bool) -> None:
