@@ -72,7 +72,7 @@ def test_flow_is_the_load_model(seed):
     network = Network.of("n", sources, operators, [Sink(name="t", input=made[-1])])
     rates = Rates.of(1.0, {s.name: rng.uniform(0, 50, 4) for s in sources})
     flow = Flow.of(network)
-    load, arrivals = flow.run(rates.values, *flow.given)
+    load, arrivals, _ = flow.run(rates.values, *flow.given)
     model = load_model(network, rates)
     assert load == pytest.approx(model.load)
     for row, stream in enumerate(flow.stream):

@@ -274,11 +274,8 @@ def _output(model: LoadModel, query: _Query, operator: Operator, inputs: Sequenc
 
 def _partners(model: LoadModel, operator: Operator, port: int, stimulus: Array) -> Array:
     """Return how many earlier tuples of the other input are in a join's window at given times."""
-    if operator.counts is not None:
-        return np.full(stimulus.size, float(operator.counts[1 - port]))
-    other = model.arrivals[model.stream_index[model.network.inputs(operator.name)[1 - port].name]]
-    place = np.clip((stimulus / model.period).astype(np.int64), 0, other.size - 1)
-    return np.asarray(other[place] * (operator.within or 0.0))
+    other = model.partners(operator.name)[port]
+    return np.asarray(other[np.clip((stimulus / model.period).astype(np.int64), 0, other.size - 1)])
 
 
 def _windows(query: _Query, operator: Operator, points: Points, selectivity: float, lateness: float) -> Points:

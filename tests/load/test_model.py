@@ -60,7 +60,7 @@ def test_count_window_join_by_hand() -> None:
 
 
 def test_time_window_join_by_hand() -> None:
-    """A time-window join puts out selectivity · 2 · W · r1 · r2 a period; its slope is that at the mean rates."""
+    """A time-window join meets the rows of the last W seconds; its slope is that at the mean rates, held for long."""
     graph = network(
         {
             "j": {"kind": "join", "inputs": ["s", "r"], "within": 3, "cost": 0.1, "selectivity": 0.01},
@@ -68,7 +68,9 @@ def test_time_window_join_by_hand() -> None:
         }
     )
     model = load_model(graph, Rates.of(1.0, {"s": [10, 30], "r": [5, 1]}))
-    assert model.load_of("m").tolist() == pytest.approx([0.06 * 50, 0.06 * 30])
+    # In the mean over the second period the windows hold 5 of 6 parts of the rates before.
+    later = 0.01 * 3 * (30 * (5 * 5 + 1) / 6 + 1 * (5 * 10 + 30) / 6)
+    assert model.load_of("m").tolist() == pytest.approx([0.06 * 50, later])
     assert model.coefficients[model.operator_index["m"]].tolist() == pytest.approx([0.06 * 20, 0.06 * 3])
 
 
@@ -105,9 +107,10 @@ def test_growth_by_hand() -> None:
         t="p",
     )  # fmt: skip
     model = load_model(graph, Rates.of(1.0, {"s": [10, 40, 0], "r": [10, 10, 10]}))
-    # At the rate of 10 both give 0.01 · 2 · 3 · 10 · 10; at the geometric mean of 20 half of the pairs' four times.
-    assert model.load_of("p").tolist() == pytest.approx([6, 12, 0])
-    assert model.arrivals[model.stream_index["p->t"]].tolist() == pytest.approx([3, 3, 0])
+    # At the rate of 10 both give 0.01 · 2 · 3 · 10 · 10, and grow with the rate whose square the pairs grow with.
+    squares = np.array([100.0, (40 * 10 + 10 * 15) / 2, 10 * (10 + 5 + 40) / 3 / 2])
+    assert model.load_of("p").tolist() == pytest.approx((6 * np.sqrt(squares) / 10).tolist())
+    assert model.arrivals[model.stream_index["p->t"]].tolist() == pytest.approx([3, 3, 3])
 
 
 @given(st.floats(0, 3), st.floats(1, 100), st.sampled_from(["join", "aggregate"]), st.floats(1, 50), st.floats(1, 50))

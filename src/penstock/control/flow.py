@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.load.pairs import recent
 from penstock.network import Network
 
 Floats = NDArray[np.float64]
@@ -97,9 +98,14 @@ class Flow:
         return np.bincount(self.reader, minlength=len(self.network.operators)).astype(np.int64)
 
     def run(
-        self, rates: Floats, cost: Floats, selectivity: Floats, keep: Mapping[str, float] | None = None
-    ) -> tuple[Floats, Floats]:
-        """Return the load of every operator and the rate of every input, after drops.
+        self,
+        rates: Floats,
+        cost: Floats,
+        selectivity: Floats,
+        keep: Mapping[str, float] | None = None,
+        period: float = 1.0,
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return the load of every operator, the rate of every input after drops, and what is put out.
 
         Parameters
         ----------
@@ -109,11 +115,13 @@ class Flow:
             Arrays (inputs,).
         keep
             Keep fractions by stream.
+        period
+            Seconds between columns of the rates, which joins with a time window remember.
 
         Returns
         -------
-        load, arrivals : ndarray, shapes (operators, k), (inputs, k)
-            Benchmark cores, and tuples/s that are let through.
+        load, arrivals, put : ndarray, shapes (operators, k), (inputs, k), (sources + operators, k)
+            Benchmark cores, tuples/s that are let through, and tuples/s that each source and operator puts out.
         """
         count, sources = len(self.network.operators), len(self.network.sources)
         put = np.zeros((sources + count, rates.shape[1]))
@@ -130,12 +138,12 @@ class Flow:
             else:
                 np.add.at(put, sources + readers, out)
             for row in {int(r) for r in readers} & set(timed) if timed else ():
-                first, second, within = timed[row]
-                window = (selectivity[first] + selectivity[second]) * within
-                put[sources + row] = window * arrivals[first] * arrivals[second]
+                *pair, within = timed[row]
+                come = arrivals[pair]
+                put[sources + row] = within * (selectivity[pair] @ (come * recent(come, within, period)[::-1]))
         load = np.zeros((count, rates.shape[1]))
         np.add.at(load, self.reader, arrivals * cost[:, None])
-        return load, arrivals
+        return load, arrivals, put
 
     def worth(self, selectivity: Floats) -> Floats:
         """Return the weighted sink tuples that one tuple leads to if nothing is dropped, array (sources + operators,).
@@ -191,17 +199,6 @@ class Flow:
         count = len(self.network.operators)
         kept: Floats = np.bincount(self.reader, self._kept(keep), count) / np.maximum(self.ports, 1)
         return kept
-
-    def put(self, rates: Floats, arrivals: Floats, selectivity: Floats) -> Floats:
-        """Return what each source and operator puts out, array (sources + operators, k), from what `run` returned."""
-        sources = len(self.network.sources)
-        out = np.zeros((sources + len(self.network.operators), rates.shape[1]))
-        out[:sources] = rates
-        np.add.at(out, sources + self.reader, arrivals * (selectivity * self.factor)[:, None])
-        for row, first, second, within in self.product:
-            window = (selectivity[first] + selectivity[second]) * within
-            out[sources + row] = window * arrivals[first] * arrivals[second]
-        return out
 
     def _kept(self, keep: Mapping[str, float] | None) -> Floats:
         """Return the keep fraction of each input's stream, array (inputs,)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -243,8 +244,32 @@ class Situation:
         return self._run[1]
 
     @cached_property
-    def _run(self) -> tuple[Floats, Floats]:
-        return self.flow.run(self.rates, *self.costs)
+    def _run(self) -> tuple[Floats, Floats, Floats]:
+        return self.run()
+
+    @cached_property
+    def _remembered(self) -> Floats:
+        """The rates of late that joins with a time window still meet rows of, and the last ones, array (sources, k)."""
+        looks = math.ceil(max((within for *_, within in self.flow.product), default=0.0) / self.seen.period)
+        return self.known.series(self.network, looks + self.rates.shape[1])
+
+    def run(
+        self, keep: Mapping[str, float] | None = None, rates: Floats | None = None
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return what `Flow.run` does under the last rates, or in one period after them under others.
+
+        Parameters
+        ----------
+        keep
+            Keep fractions by stream.
+        rates
+            Array (sources,), tuples/s; None: those of the last periods.
+        """
+        series, last = self._remembered, self.rates.shape[1]
+        if rates is not None:
+            series, last = np.column_stack([series if self.flow.product else series[:, :0], rates]), 1
+        load, arrivals, put = self.flow.run(series, *self.costs, keep, self.seen.period)
+        return load[:, -last:], arrivals[:, -last:], put[:, -last:]
 
     @cached_property
     def _number(self) -> dict[str, int]:
@@ -273,10 +298,7 @@ class Situation:
         rates
             Array (sources,), tuples/s, of a single period; None: those of the last ones.
         """
-        if rates is None:
-            load = self.load if not keep else self.flow.run(self.rates, *self.costs, keep)[0]
-        else:
-            load = self.flow.run(rates[:, None], *self.costs, keep)[0]
+        load = self.load if rates is None and not keep else self.run(keep, rates)[0]
         placed = where >= 0
         there, rows, count = where[placed], self.base[placed], len(self.hosts)
         columns = [np.bincount(there, column[rows], count) for column in load.T]
@@ -412,7 +434,7 @@ class Situation:
         """Weighted sink tuples per second that depend on each operator and replica, array (operators and replicas,)."""
         selectivity = self.costs[1]
         sources = len(self.network.sources)
-        out = self.flow.put(self.rates, self.arrivals, selectivity).mean(axis=1) * self.flow.worth(selectivity)
+        out = self._run[2].mean(axis=1) * self.flow.worth(selectivity)
         found: Floats = out[sources:][self.base]
         return found
 
@@ -424,9 +446,7 @@ class Situation:
         rates
             Array (sources,), tuples/s; None: those of the last periods.
         """
-        rates = self.rates if rates is None else rates[:, None]
-        _, arrivals = self.flow.run(rates, *self.costs, keep)
-        out = self.flow.put(rates, arrivals, self.costs[1]).mean(axis=1)
+        out = self.run(keep, rates)[2].mean(axis=1)
         number = {name: k for k, name in enumerate((*self.network.sources, *self.network.operators))}
         total = 0.0
         for sink in self.network.sinks.values():

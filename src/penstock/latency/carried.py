@@ -201,12 +201,14 @@ class _Builder:
                 known = self.work.get((inlet, row))
                 self.work[inlet, row] = cost * weight if known is None else known + cost * weight
         selectivity = operator.selectivity or (1.0,) * len(inputs)
+        partners = self.model.partners(name)
         made: dict[int, Array] = {}
         for port, (share, given) in enumerate(zip(selectivity, inputs, strict=True)):
             for inlet, weight in given.items():
                 more = weight * share
                 if operator.kind == "join":
-                    more = more * self._partners(operator, port, self.roots[self.inlets[inlet].root])
+                    period = self.roots[self.inlets[inlet].root].period
+                    more = more * partners[port, np.clip(period, 0, partners.shape[1] - 1)]
                 if operator.growth is not None and operator.kind != "aggregate":
                     more = more * self._growth(operator, self.roots[self.inlets[inlet].root], weight)
                 made[inlet] = made[inlet] + more if inlet in made else more
@@ -217,18 +219,11 @@ class _Builder:
             made = self._windows(operator, query, made)
         self.out[name] = made
 
-    def _partners(self, operator: Operator, port: int, root: Root) -> Array:
-        """Return how many earlier tuples of the other input are in a join's window, by segment."""
-        if operator.counts is not None:
-            return np.full(len(root.period), float(operator.counts[1 - port]))
-        other = self.model.inflow(operator.name)[1 - port]
-        return np.asarray(other[np.clip(root.period, 0, other.size - 1)] * (operator.within or 0.0))
-
     def _growth(self, operator: Operator, root: Root, weight: Array) -> Array:
         """Return what an operator puts out of what its kind says, by segment; each window counts by its own rows."""
         if root.step > 0 and operator.kind != "join":
             return growth_factor(operator, weight[None, :] / root.step)
-        factor = growth_factor(operator, self.model.inflow(operator.name))
+        factor = growth_factor(operator, self.model.inflow(operator.name), self.model.period)
         return factor[np.clip(root.period, 0, factor.size - 1)]
 
     def _windows(self, operator: Operator, query: int, made: Mapping[int, Array]) -> dict[int, Array]:

@@ -23,6 +23,9 @@ NOTES = (
     "leaves out the service times of single tuples and the waiting of a host for a late upstream host",
 )
 
+RUNNING = "takes joins with a time window to have met the first rates before, so that no lower bound is proved"
+"""What to say where pairs are of rates that nobody gave."""
+
 
 def cumulative_excess(load: ArrayLike, capacity: ArrayLike, period: float) -> Array:
     """Return the cumulative excess CE_p = max(0, CE_{p-1} + (L_p − C)·w) of each row (definition 8).
@@ -99,6 +102,8 @@ def mace(
     service = 2 * service_times(network, placement, cluster)
     at_sinks = {name: late_at(ways, name, waits) for name in network.sinks}
     notes: tuple[str, ...] = NOTES
+    timed = any(operator.within for operator in network.operators.values())
+    notes += (RUNNING,) if timed else ()
     if len({placement[name] for name in placement}) > 1:
         notes += ("backlog that forms on one host after another adds up: see the model pipelined",)
     return Estimate(
@@ -112,7 +117,7 @@ def mace(
         excess=dict(zip(names, excess, strict=True)),
         links={name: row for name, (row, _) in links.items()},
         sinks={name: Quantiles.of(*row) for name, row in at_sinks.items()},
-        bounds={"lower": worst, "printed": printed + model.period + service, **attrs.asdict(proved)},
+        bounds={"lower": None if timed else worst, "printed": printed + model.period + service, **attrs.asdict(proved)},
         error=error_bar(model, placement, cluster, statistics),
         notes=notes,
         statistics=described(statistics),

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from penstock.arrays import Bools
 from penstock.cluster import Cluster, base_name, hosts_by_operator
 from penstock.errors import InputError
+from penstock.load.pairs import recent
 from penstock.network import Network, Operator
 from penstock.workload import Rates
 
@@ -86,18 +87,25 @@ class LoadModel:
         return rows
 
     def gain(self, operator: str) -> Matrix:
-        """Return the output tuples per tuple of each input of an operator, array (inputs, periods).
-
-        Of a join with a time window each input has half of the pairs.
-        """
+        """Return the output tuples per tuple of each input of an operator, array (inputs, periods)."""
         row, inflow = self.network.operators[operator], self.inflow(operator)
         selectivity = np.array(row.selectivity or (1.0,) * len(row.inputs))[:, None]
-        if row.kind != "join":
-            return selectivity * growth_factor(row, inflow)
         if row.counts is not None:
-            return np.repeat(selectivity * np.array(row.counts[::-1], float)[:, None], inflow.shape[1], axis=1)
-        pairs: Matrix = selectivity.sum() / 2 * (row.within or 0.0) * inflow[::-1] * growth_factor(row, inflow)
-        return pairs
+            return selectivity * self.partners(operator)
+        return selectivity * self.partners(operator) * growth_factor(row, inflow, self.period)
+
+    def partners(self, operator: str) -> Matrix:
+        """Return how many tuples of the other input a tuple of each input of a join meets, array (inputs, periods).
+
+        It is 1 of what is no join.
+        """
+        row, inflow = self.network.operators[operator], self.inflow(operator)
+        if row.kind != "join":
+            return np.ones_like(inflow)
+        if row.counts is not None:
+            return np.repeat(np.array(row.counts[::-1], float)[:, None], inflow.shape[1], axis=1)
+        within = row.within or 0.0
+        return within * recent(inflow, within, self.period)[::-1]
 
     def ends(self, operator: str) -> Bools:
         """Return where the tuples of an input end in an operator, array (inputs, periods).
@@ -182,7 +190,7 @@ def load_model(network: Network, rates: Rates, keep: Mapping[str, float] | None 
             cost = np.asarray(operator.cost)
             load[row] = cost @ arrivals[inputs]
             coefficients[row] = cost @ slopes[inputs]
-            rate, slope = _output(operator, arrivals[inputs], slopes[inputs])
+            rate, slope = _output(operator, arrivals[inputs], slopes[inputs], rates.period)
             for stream in network.outputs(operator.name):
                 arrivals[index[stream.name]] = passed[stream.name] * rate
                 slopes[index[stream.name]] = passed[stream.name] * slope
@@ -205,46 +213,54 @@ def _too_large(network: Network, matrix: Matrix, streams: bool) -> InputError:
     return InputError(problem, file=network.file if mine else None, at=at)
 
 
-def _output(operator: Operator, rates: Matrix, slopes: Matrix) -> tuple[Matrix, Matrix]:
+def _output(operator: Operator, rates: Matrix, slopes: Matrix, period: float) -> tuple[Matrix, Matrix]:
     """Return the output rate of an operator and its slope per source (docs/background/load-model.md)."""
     selectivity = np.asarray(operator.selectivity or (1.0,) * len(operator.inputs))
     if operator.kind != "join":
-        return _grown(operator, rates, slopes, selectivity @ rates, selectivity @ slopes)
+        return _grown(operator, rates, slopes, (selectivity @ rates, selectivity @ slopes), period)
     if operator.counts is not None:
         first, second = operator.counts
         weights = selectivity * np.array([second, first], float)
         return weights @ rates, weights @ slopes
-    window = selectivity.sum() * (operator.within or 0.0)
-    mean = rates.mean(axis=1)
-    pairs, slope = window * rates[0] * rates[1], window * (mean[1] * slopes[0] + mean[0] * slopes[1])
-    return _grown(operator, rates, slopes, pairs, slope)
+    within, mean = operator.within or 0.0, rates.mean(axis=1)
+    pairs = within * (selectivity @ (rates * recent(rates, within, period)[::-1]))
+    slope = selectivity.sum() * within * (mean[1] * slopes[0] + mean[0] * slopes[1])
+    return _grown(operator, rates, slopes, (pairs, slope), period)
 
 
-def _grown(operator: Operator, rates: Matrix, slopes: Matrix, out: Matrix, slope: Matrix) -> tuple[Matrix, Matrix]:
-    """Return output and slope of an operator whose output grows otherwise than its kind says."""
+def _grown(
+    operator: Operator, rates: Matrix, slopes: Matrix, put: tuple[Matrix, Matrix], period: float
+) -> tuple[Matrix, Matrix]:
+    """Return output and slope of an operator whose output grows otherwise than its kind says, from what that says."""
+    out, slope = put
     if operator.growth is None:
         return out, slope
     mean = rates.mean(axis=1, keepdims=True)
     factor = float(growth_factor(operator, mean)[0])
     with np.errstate(divide="ignore"):
         part = np.where(mean > 0, slopes / mean, 0.0).mean(axis=0)
-    level = float((_output(attrs.evolve(operator, growth=None), mean, slopes)[0])[0])
+    level = float((_output(attrs.evolve(operator, growth=None), mean, slopes, period)[0])[0])
     more = operator.growth.exponent - operator.power
-    return out * growth_factor(operator, rates), factor * (slope + more * level * part)
+    return out * growth_factor(operator, rates, period), factor * (slope + more * level * part)
 
 
-def growth_factor(operator: Operator, rates: Matrix) -> Matrix:
+def growth_factor(operator: Operator, rates: Matrix, period: float = 1.0) -> Matrix:
     """Return what the output is of what it would be if it grew as the operator's kind says, array (periods,).
 
     Parameters
     ----------
     rates
         Array (inputs, periods), tuples/s.
+    period
+        Length of a period (s), where there are several: pairs of a join with a time window are of rates of before too.
     """
     if operator.growth is None:
         return np.ones(rates.shape[1])
     with np.errstate(divide="ignore"):
-        middle = np.exp(np.log(rates).mean(axis=0))
+        if operator.within is None:
+            middle = np.exp(np.log(rates).mean(axis=0))
+        else:
+            middle = np.sqrt((rates * recent(rates, operator.within, period)[::-1]).mean(axis=0))
         power = operator.growth.exponent - operator.power
         found: Matrix = np.where(middle > 0, (middle / operator.growth.at) ** power, 0.0)
     return found

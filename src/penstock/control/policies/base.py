@@ -212,7 +212,7 @@ def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
     (cost, selectivity), where = now.costs, now.where()
     known = cost[~np.isnan(cost)]
     cost = np.where(np.isnan(cost), known.mean() if known.size else 1.0, cost)
-    load = now.flow.run(now.rates, cost, selectivity)[0].mean(axis=1)[now.base]
+    load = now.flow.run(now.rates, cost, selectivity, None, now.seen.period)[0].mean(axis=1)[now.base]
     level = np.bincount(where[where >= 0], load[where >= 0], len(now.hosts)).astype(float)
     mean, state = now.summed(load), state_of(now)
     room, state = memory_left(now, where, state), now.summed(state)

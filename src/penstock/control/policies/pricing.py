@@ -207,9 +207,9 @@ class _Course:
     def _passing(self, rates: Floats, keep: Keep) -> tuple[Floats, Floats]:
         """Return the weighted sink tuples/s that each operator puts out or leads to, and each of its inputs."""
         flow, selectivity, sources = self.now.flow, self.now.costs[1], len(self.now.network.sources)
-        arrivals = flow.run(rates[:, None], *self.now.costs, keep)[1]
+        _, arrivals, put = self.now.run(keep, rates)
         worth = flow.worth(selectivity)
-        passing = flow.put(rates[:, None], arrivals, selectivity)[:, 0] * worth
+        passing = put[:, 0] * worth
         return passing[sources:], arrivals[:, 0] * selectivity * flow.factor * worth[sources + flow.reader]
 
 

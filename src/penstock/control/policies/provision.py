@@ -110,7 +110,7 @@ class Provision:
     def _peak(self, now: Situation) -> float:
         """Return the highest load of all operators together in a look of late."""
         rates = now.known.series(now.network, math.ceil(self.patience / now.seen.period))
-        return float(now.flow.run(rates, *now.costs)[0][now.base].sum(axis=0).max())
+        return float(now.flow.run(rates, *now.costs, None, now.seen.period)[0][now.base].sum(axis=0).max())
 
 
 def _waiting(now: Situation) -> float:
