@@ -11,7 +11,7 @@ import numpy as np
 from penstock.cluster import base_name
 from penstock.control.flow import Floats, Flow, Ints
 from penstock.control.mix import Mix, differ, mixed
-from penstock.control.rare import fading, likely
+from penstock.control.rare import GIVEN, fading, likely
 from penstock.files import Document
 from penstock.load import OperatorStatistics, Statistics
 from penstock.load.stretches import Stretch, over_windows
@@ -259,6 +259,19 @@ class Knowledge:
         cost[told] = work[told] / served[told]
         seen = np.repeat(self._selectivities(flow.network), flow.ports)
         return cost, np.where(told & ~np.isnan(seen), seen, selectivity)
+
+    def errors(self, flow: Flow) -> tuple[Floats, Floats]:
+        """Return the standard errors of cost and selectivity of every input, arrays (inputs,), as shares: 1 at most.
+
+        What single tuples take and put out is not known: they are those of what comes by chance. Windows that have
+        closed have put out all, and what they put out by chance is what they took.
+        """
+        served, _, tried, emitted = np.array(self._of(tuple(flow.network.operators)).T)
+        windows = [over_windows(operator) for operator in flow.network.operators.values()]
+        put = np.where(windows, tried, np.minimum(tried, np.maximum(emitted, GIVEN)))
+        # In a mean that weighs the past less, the weights of as many count half.
+        cost, selectivity = (np.repeat(1 / np.sqrt(np.maximum(2 * count, 1)), flow.ports) for count in (served, put))
+        return cost, selectivity
 
     def _selectivities(self, network: Network) -> Floats:
         """Return what operators put out of all their inputs together, array (operators,); nan: too little was tried."""

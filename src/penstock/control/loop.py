@@ -77,6 +77,8 @@ class Control:
         mine = chosen(now, (drain, *self.policies), rng, [found for _, found in wanted if _changing(found)])
         for asker, found in (*wanted, *((None, each) for each in mine)):
             plan = trimmed(now, found.plan)
+            if found.note is not None:
+                state = attrs.evolve(state, noted={**state.noted, found.policy: found.note})
             faults = wrong(now, plan, quotas=not found.hard)
             applied = None
             if (self.act or found.asked) and not found.dry and not faults and not plan.empty:
@@ -106,7 +108,7 @@ class Control:
         state = attrs.evolve(state, at=seen.at, known=known)
         now = Situation(
             seen=seen, known=known, flow=flow, goals=self.goals, moved=state.moved, acted=state.acted,
-            draining=state.draining,
+            draining=state.draining, noted=state.noted,
         )  # fmt: skip
         return now, state
 

@@ -15,6 +15,7 @@ from penstock.control.flow import Floats, Flow, Ints
 from penstock.control.goals import Goals
 from penstock.control.growing import growing_from
 from penstock.control.knowledge import Knowledge
+from penstock.files import Document
 from penstock.load import LoadModel, load_model
 from penstock.network import Network
 from penstock.steering import Observation
@@ -48,6 +49,8 @@ class Situation:
         When each policy has last made a plan that moves something (s).
     draining
         Hosts that are to become empty.
+    noted
+        What each policy has noted last for itself.
     """
 
     seen: Observation
@@ -57,6 +60,7 @@ class Situation:
     moved: Mapping[str, float] = attrs.field(factory=dict)
     acted: Mapping[str, float] = attrs.field(factory=dict)
     draining: frozenset[str] = frozenset()
+    noted: Mapping[str, Document] = attrs.field(factory=dict)
 
     @property
     def now(self) -> float:

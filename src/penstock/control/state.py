@@ -36,6 +36,8 @@ class State:
         each policy advised of late, and when.
     draining
         Hosts that are to become empty.
+    noted
+        What each policy has noted last for itself.
     decisions
         How many there were.
     open
@@ -51,6 +53,7 @@ class State:
     acted: Mapping[str, float] = attrs.field(factory=dict)
     advised: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
     draining: frozenset[str] = frozenset()
+    noted: Mapping[str, Document] = attrs.field(factory=dict)
     decisions: int = 0
     open: tuple[Open, ...] = ()
     written: int = 0
@@ -101,6 +104,7 @@ class State:
             acted=document["acted"],
             advised={name: _advised(given) for name, given in document["advised"].items()},
             draining=frozenset(document["draining"]),
+            noted=document.get("noted", {}),
             decisions=document["decisions"],
             open=tuple(map(Open.read, document["open"])),
             **({"fresh": _kept(document)} if "journal" in document else {"written": int(document["written"])}),

@@ -159,12 +159,12 @@ def priced(flow: Flow, cost: Floats, selectivity: Floats) -> Network:
     return flow.network.having(found)
 
 
-def rounded(now: Situation, step: float = STEP) -> tuple[Floats, Floats]:
+def rounded(now: Situation) -> tuple[Floats, Floats]:
     """Return cost and selectivity of every input, arrays (inputs,), to the nearest step from those given."""
     found = []
     for value, given in zip(now.costs, now.flow.given, strict=True):
         base = np.where(np.isfinite(given) & (given > 0), given, 1.0)
         with np.errstate(divide="ignore"):
-            steps = np.round(np.log(np.maximum(value, 0.0) / base) / step)
-        found.append(np.where(value > 0, base * np.exp(step * np.where(np.isfinite(steps), steps, 0.0)), 0.0))
+            steps = np.round(np.log(np.maximum(value, 0.0) / base) / STEP)
+        found.append(np.where(value > 0, base * np.exp(STEP * np.where(np.isfinite(steps), steps, 0.0)), 0.0))
     return found[0], found[1]

@@ -5,21 +5,15 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from penstock.control.flow import Floats
+from penstock.control.basis import Basis
 from penstock.control.policies.base import Proposal, counted
 from penstock.control.remembered import Remembered
 from penstock.control.situation import Situation
-from penstock.control.tables import placed, priced, rounded
+from penstock.control.tables import placed, priced
 from penstock.errors import InputError
 from penstock.shedding.program import build_program
 from penstock.shedding.trees import make_tables
 from penstock.steering import Plan
-
-STEP = 0.05
-"""Costs and selectivities count as changed where they are another multiple of this share away from those given."""
-
-FINE = 0.02
-"""The same of what a host can work off."""
 
 Made = tuple[dict[str, dict[str, object]], int]
 """Documents of tables by host, and how many bytes hosts send each other to make them."""
@@ -53,10 +47,15 @@ class Alone:
         """Return the tables that hosts should have, if they have others."""
         if not now.ready or (now.where() < 0).any():
             return None
+        fresh = Basis.of(now, now.usable * (1 - self.reserve))
+        last = Basis.read(now.noted["d-fit"]) if "d-fit" in now.noted else None
+        basis = last if last is not None and last.holds(fresh) else fresh
         try:
-            documents, sent = self.tables(now)
+            documents, sent = self.tables(now, basis)
         except InputError as error:
-            return Proposal(policy="d-fit", plan=Plan(), why=f"hosts cannot decide alone: {error.problem}", hard=False)
+            note = attrs.evolve(basis, failed=True).document()
+            why = f"hosts cannot decide alone: {error.problem}"
+            return Proposal(policy="d-fit", plan=Plan(), why=why, hard=False, note=note)
         if {host: document["id"] for host, document in documents.items()} == dict(now.seen.tables):
             return None
         return Proposal(
@@ -65,9 +64,10 @@ class Alone:
             why=f"{counted(len(documents), 'host')} decide alone, from tables for the costs of now; "
             f"to make them hosts send each other {sent} bytes",
             hard=False,
+            note=basis.document(),
         )
 
-    def tables(self, now: Situation) -> Made:
+    def tables(self, now: Situation, basis: Basis) -> Made:
         """Return the documents of all hosts' tables, and how many bytes hosts send each other to make them.
 
         Raises
@@ -77,9 +77,7 @@ class Alone:
         """
         if (streams := len(now.network.streams)) > MOST:
             raise InputError(f"tables for {streams} streams take too long to make (at most {MOST})")
-        cost, selectivity = rounded(now, STEP)
-        room = np.exp(np.floor(np.log(now.usable * (1 - self.reserve)) / FINE + 1e-6) * FINE)
-        upto = self.upto(now)
+        cost, selectivity, room, upto = basis.cost, basis.selectivity, basis.room, basis.upto
 
         def make() -> Made | InputError:
             cluster = now.cluster(dict(zip(now.hosts, room.tolist(), strict=True)))
@@ -94,13 +92,4 @@ class Alone:
         found = self.made.of((*placed(now), *(row.tobytes() for row in (cost, selectivity, room, upto))), make)
         if isinstance(found, InputError):
             raise found.with_traceback(None)
-        return found
-
-    def upto(self, now: Situation) -> Floats:
-        """Return the greatest rates that tables are made for, array (sources,): powers of four, so that few are made.
-
-        Beyond them a host takes what fits at the border.
-        """
-        most = np.maximum(now.rates.max(axis=1), 1.0)
-        found: Floats = 4.0 ** (np.floor(np.log(most) / np.log(4.0)) + 2)
         return found

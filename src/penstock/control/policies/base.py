@@ -13,6 +13,7 @@ from penstock.cluster import base_name, with_copies
 from penstock.control.flow import Floats, Ints
 from penstock.control.situation import Situation
 from penstock.control.verify import Links
+from penstock.files import Document
 from penstock.placement import Arrays
 from penstock.placement.base import links_between, ranked
 from penstock.steering import Plan
@@ -45,6 +46,8 @@ class Proposal:
         Whether somebody has asked for it, so that it is done also where the controller only advises.
     dry
         Whether somebody only asks what would happen: it is never done.
+    note
+        What the policy wants to know of it at later looks, whatever becomes of it.
     promised
         The most (tuples/s) that was said of sources that come with it, by name.
     """
@@ -58,6 +61,7 @@ class Proposal:
     course: str = ""
     asked: bool = False
     dry: bool = False
+    note: Document | None = None
     promised: Mapping[str, float] = attrs.field(factory=dict)
 
 
