@@ -43,6 +43,16 @@ def test_host_does_not_join_for_moves_that_cost_more():
         assert any("add" in line["decided"] for line in lines) == joins
 
 
+def test_a_decision_names_the_course_that_it_takes():
+    """A host that joins is an `add` in the reasons and prices of `cheapest`, and one that is let go a `retire`."""
+    cluster = Cluster.of([Host(name="h1"), Host(name="z1")])
+    goals = Goals(spare=(Host(name="z1"),), prices=Prices(hour=10.0))
+    engine = simulated(two_queries(), APART | {"cheap2": "z1", "dear2": "z1"}, stepped((60, 20.0)), cluster)
+    lines, _ = steered(engine, "cheapest", 60, goals=goals)
+    assert any(line["why"].startswith("retire costs") for line in lines)
+    assert not any("add " in line["why"] for line in lines)
+
+
 @pytest.mark.parametrize("policy", ["cheapest", "provision,rebalance"])
 def test_host_that_would_stay_empty_does_not_join(policy):
     """Where one operator is all the work, and too much for any host, another host is not paid for."""

@@ -45,10 +45,10 @@ class Cheapest:
         there = moved(now, evacuated(now, now.seen.down))
         defer = price(there, Plan(), self.shed)
         courses: dict[str, tuple[float, Proposal]] = {}
-        for name, policy in (("shed", self.shed), ("move", self.rebalance), ("add", self.provision)):
+        for name, policy in (("shed", self.shed), ("move", self.rebalance), ("retire", self.provision)):
             found = policy(now, rng)
             if found is not None:
-                courses[name] = (self._price(there, found, rng), found)
+                courses["add" if found.plan.add else name] = (self._price(there, found, rng), found)
         if not courses:
             return None
         least = min(courses, key=lambda name: (courses[name][0], name))
