@@ -65,10 +65,15 @@ def test_simulator_refuses_to_retire_a_host_to_which_units_move() -> None:
         ({"plan": Plan(add=(Host(name="h3"),))}, {"plan": Plan(retire=("h3",))}, False),
         ({"plan": Plan(keep={}), "drain": ("h3",)}, {"plan": Plan(add=(Host(name="h3"),))}, False),
         ({"plan": Plan(retire=("h2",))}, {"plan": Plan(retire=("h3",))}, True),
+        ({"plan": Plan(add=(Host(name="h4"),))}, {"plan": Plan(add=(Host(name="h4"), Host(name="h5")))}, False),
+        ({"plan": Plan(add=(Host(name="h4"),))}, {"plan": Plan(add=(Host(name="h5"),))}, True),
+        ({"plan": Plan(limits={"s1": 5.0})}, {"plan": Plan(limits={"s1": None})}, False),
+        ({"plan": Plan(triggers={"h1": 1.0})}, {"plan": Plan(triggers={"h1": 2.0}, keep={})}, False),
+        ({"plan": Plan(triggers={"h1": 1.0})}, {"plan": Plan(triggers={"h2": 2.0}, limits={"s1": 5.0})}, True),
     ],
 )
-def test_what_one_policy_lets_go_no_other_uses(first: Any, second: Any, both: bool) -> None:
-    """Of two proposals about one host that is to leave only the first counts."""
+def test_what_one_policy_changes_no_other_does(first: Any, second: Any, both: bool) -> None:
+    """Of two proposals about one host that joins or leaves, or one limit or trigger, only the first counts."""
     engine = simulated(two_queries(), APART, stepped((20, 20.0)), 3)
     engine.wait(1.0)
     now, _ = Control(policies=()).situation(State(), engine.observe(), None)  # type: ignore[arg-type]

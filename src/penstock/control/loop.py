@@ -236,9 +236,21 @@ def _waits(now: Situation, found: Proposal, asked: Proposal) -> bool:
 
 
 def _clash(one: Proposal, other: Proposal) -> bool:
-    """Whether two are about the same: keep fractions, where operators run, or a host that one of them lets go."""
+    """Whether two are about the same.
+
+    That is keep fractions, where operators run, a host that joins or that one of them lets go, a source's limit, or a
+    host's trigger.
+    """
     shed = all(each.plan.keep is not None or each.plan.tables is not None for each in (one, other))
-    return shed or bool(one.plan.placement and other.plan.placement) or _leaving(one, other)
+    named = bool(_named(one.plan) & _named(other.plan))
+    return shed or named or bool(one.plan.placement and other.plan.placement) or _leaving(one, other)
+
+
+def _named(plan: Plan) -> set[tuple[str, str]]:
+    """Return the hosts that a plan lets join, and the sources and hosts whose limits and triggers it changes."""
+    joining = [host.name for host in plan.add]
+    kinds = (("add", joining), ("limit", plan.limits), ("trigger", plan.triggers))
+    return {(kind, name) for kind, names in kinds for name in names}
 
 
 def _leaving(one: Proposal, other: Proposal) -> bool:
