@@ -127,6 +127,12 @@ def test_a_run_lasts_as_long_as_its_rates(penstock, network, burst, every):
         ("[[events]]\nat = 1\nrates = 'other.csv'", "other.csv: 'nosuch' is no source"),
         ("[[events]]\nat = 1\nadmit = 'taps.toml'\nrates = 'other.csv'", "other.csv: 'nosuch' is no source"),
         ("[[events]]\nat = 1\nadmit = 'taps.toml'", "'taps', which comes at 1 s, has no rates"),
+        ("[[events]]\nat = 1.0005\nrates = 'later.csv'", "rates that begin at 1.0005 s: expected rates whose period"),
+        ("[[events]]\nat = 1\nrates = 'fine.csv'", "rates that begin at 1 s: expected rates whose period"),
+        (
+            "[[events]]\nat = 1.5005\nadmit = 'taps.toml'\nrates = 'later.csv'",
+            "rates that begin at 1.5005 s: expected rates whose period",
+        ),
         ("[[events]]\nat = 1\nkil = 'h1'", "did you mean 'kill'?"),
         ("[[events]]\nat = 1\nslow = {hots = 'h1', factor = 1}", "did you mean 'host'?"),
     ],
@@ -135,6 +141,8 @@ def test_bad_scenarios_are_refused(penstock, network, burst, text, words):
     """A scenario that is wrong is one clear message and exit 2, before anything runs."""
     Path("scenario.toml").write_text(text)
     Path("other.csv").write_text("time,nosuch\n0,50\n60,50\n")
+    Path("later.csv").write_text("time,clicks\n0,50\n60,50\n")
+    Path("fine.csv").write_text("time,clicks\n0,50\n0.0005,50\n")
     Path("taps.toml").write_text(TAPS)
     done = penstock("control", network, "--hosts", 2, "--rates", burst, "--scenario", "scenario.toml")
     assert done.code == 2

@@ -25,7 +25,7 @@ from penstock.simulation import (
     SimulationEngine,
     simulate,
 )
-from penstock.simulation.engine import spliced
+from penstock.simulation.splice import spliced
 from penstock.sizing.admit import merged
 from penstock.steering import Kill, NewRates, Plan, Recover, Slow
 from penstock.workload import Rates

@@ -248,7 +248,7 @@ def _rates(
     if priced:
         load_model(network, own)  # names a missing one
         with locating(inputs.scenario):
-            happenings = expecting(happenings, network, rates)
+            happenings = expecting(happenings, network, rates, inputs.seconds)
     return rates, own, happenings
 
 

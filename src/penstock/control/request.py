@@ -16,6 +16,7 @@ from penstock.errors import InputError, locating
 from penstock.files import Document, file_of, plain, suggest
 from penstock.load import Statistics
 from penstock.network import Network, meaning, network_document
+from penstock.simulation.splice import periods
 from penstock.steering import Admit, NewRates, Slow
 from penstock.units import pairs
 from penstock.workload import Rates, read_rates
@@ -69,18 +70,32 @@ def control_rates(
     return rates
 
 
-def expecting(scenario: Iterable[Happening], network: Network, rates: Rates) -> tuple[Happening, ...]:
+def expecting(
+    scenario: Iterable[Happening], network: Network, rates: Rates, seconds: float | None = None
+) -> tuple[Happening, ...]:
     """Return a scenario whose queries know the highest rates of sources that only ``rates`` names.
+
+    Parameters
+    ----------
+    seconds
+        How long the simulator runs; None: as long as there are rates.
 
     Raises
     ------
     InputError
-        If a query brings a source of which nothing says at what rate it arrives.
+        If a query brings a source of which nothing says at what rate it arrives, or rates begin at a time, or have
+        periods, that the simulator cannot follow.
     """
     found, running, given = tuple(scenario), set(network.sources), set(rates.sources)
+    period, end = rates.period, rates.duration if seconds is None else seconds
     for each in found:
-        if isinstance(each.event, NewRates | Admit) and each.event.rates is not None:
-            given |= set(each.event.rates.sources)
+        if isinstance(each.event, NewRates | Admit) and (later := each.event.rates) is not None:
+            given |= set(later.sources)
+            if each.at <= end:
+                try:
+                    period, _ = periods(period, later.period, each.at, end)
+                except InputError as error:
+                    raise InputError(error.problem, at=f"rates that begin at {each.at:.10g} s") from None
     told: list[Happening] = []
     for each in found:
         if isinstance(each.event, Admit):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 import attrs
 import numpy as np
 
-from penstock.arrays import Array
 from penstock.cluster import Cluster, base_name, with_copies
 from penstock.errors import InputError
 from penstock.files import Document
@@ -18,6 +17,7 @@ from penstock.simulation.alone import Alone
 from penstock.simulation.compile import MOVE
 from penstock.simulation.options import Options, Recording, check_limit
 from penstock.simulation.run import Simulation
+from penstock.simulation.splice import spliced
 from penstock.simulation.watch import moving
 from penstock.steering import (
     Admit,
@@ -35,8 +35,6 @@ from penstock.steering import (
 )
 from penstock.steering import plan as kinds
 from penstock.workload import Rates
-
-_MOST_PERIODS = 10_000_000
 
 
 def held_back(
@@ -316,44 +314,3 @@ def chosen(rates: Rates, network: Network) -> Rates:
     """Return the rates of a network's sources; 0 for those of which nothing is known."""
     nothing = np.zeros(rates.periods)
     return Rates.of(rates.period, {n: rates.of_source(n) if n in rates.sources else nothing for n in network.sources})
-
-
-def spliced(old: Rates, new: Rates, at: float, end: float) -> Rates:
-    """Return rates that are the old ones until a time, and the new ones from their beginning after it.
-
-    The last of the new ones hold to the end. Sources that they do not name go on as they were.
-
-    Parameters
-    ----------
-    at, end
-        When the new rates begin, and when there is no input any more (s).
-
-    Raises
-    ------
-    InputError
-        If no period of at least a millisecond fits both, and the time.
-    """
-    parts = [round(1000 * value) for value in (old.period, new.period, at) if value > 0]
-    step = math.gcd(*parts) / 1000 if min(parts) >= 1 else 0.0
-    if step == 0 or any(abs(value / step - round(value / step)) > 1e-6 for value in (old.period, new.period, at)):
-        raise InputError("expected rates whose period and beginning are whole milliseconds", at="rates")
-    count, begin = math.ceil(end / step - 1e-9), round(at / step)
-    if count > _MOST_PERIODS:
-        raise InputError(f"expected at most {_MOST_PERIODS} periods, got {count}", at="rates")
-    found = {}
-    for name in old.sources:
-        series = _held(old.of_source(name), round(old.period / step), count)
-        if name in new.sources:
-            series[begin:] = _held(new.of_source(name), round(new.period / step), count - begin, on=True)
-        found[name] = series
-    for name in set(new.sources) - set(old.sources):
-        series = np.zeros(count)
-        series[begin:] = _held(new.of_source(name), round(new.period / step), count - begin, on=True)
-        found[name] = series
-    return Rates.of(step, found)
-
-
-def _held(series: Array, times: int, count: int, *, on: bool = False) -> Array:
-    """Return a series with each value held for several steps, cut or filled to a length: with 0, or its last value."""
-    longer = np.repeat(series, times)[:count]
-    return np.concatenate([longer, np.full(count - longer.size, series[-1] if on and series.size else 0.0)])
