@@ -88,6 +88,12 @@ def writing(file: object) -> Iterator[None]:
         raise InputError(f"cannot be written: {error.strerror or error}", file=file) from None
 
 
+def no_locks(error: OSError, file: object, option: str = "--directory") -> InputError:
+    """Return the error of a file that cannot be locked, other than since somebody else has locked it."""
+    why = f"this file system has no locks: {error.strerror}"
+    return InputError(why, file=file, hint=f"name a {option} elsewhere")
+
+
 def printable(text: str) -> str:
     r"""Return a text on one line as a terminal may show it: characters that would command it are written out.
 

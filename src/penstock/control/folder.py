@@ -29,7 +29,7 @@ from typing import IO
 
 import attrs
 
-from penstock.errors import EngineError, InputError, writing
+from penstock.errors import EngineError, InputError, no_locks, writing
 from penstock.files import Document, read_kept, to_json
 from penstock.home import HOME
 from penstock.own import own_folder, private
@@ -72,7 +72,7 @@ class Folder:
         Raises
         ------
         InputError
-            If another one runs, or the folder is another user's.
+            If another one runs, or cannot be kept from running, or the folder is another user's.
         """
         try:
             for path in (self.path, self.path / "requests", self.path / "replies"):
@@ -81,7 +81,11 @@ class Folder:
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror}", file=str(self.directory)) from None
         with lock:
-            if not _locked(lock):
+            try:
+                locked = _locked(lock)
+            except OSError as error:
+                raise no_locks(error, self.directory) from None
+            if not locked:
                 raise InputError(
                     "another controller runs here", file=str(self.directory), hint="stop it: penstock stop"
                 )
@@ -98,10 +102,12 @@ class Folder:
         try:
             with open(self.path / "lock") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError:
+        except (BlockingIOError, PermissionError):
+            # Another user's cannot be looked at.
             return True
+        except OSError:
+            # There is none; or the file system has no locks, and so no controller runs there.
+            return False
         return False
 
     def left(self, patience: float) -> bool:
@@ -315,7 +321,7 @@ def _lines(rows: Iterable[Mapping[str, object]]) -> str:
 def _locked(lock: IO[str]) -> bool:
     """Take a lock; who only looks whether it is held lets it go at once."""
     for _ in range(10):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         time.sleep(0.02)

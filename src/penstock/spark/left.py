@@ -13,7 +13,7 @@ from typing import IO
 import msgspec
 
 from penstock.cluster import Placement
-from penstock.errors import InputError
+from penstock.errors import InputError, no_locks
 from penstock.files import Document, convert
 from penstock.network import Network, meaning
 from penstock.spark.shipped.place import RemotePlace, place_of
@@ -141,12 +141,14 @@ def lock(file: IO[str], folder: str, kind: int = fcntl.LOCK_EX) -> None:
     Raises
     ------
     InputError
-        If another penstock has locked it.
+        If another penstock has locked it, or nobody can.
     """
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         raise InputError("another penstock runs in this folder", file=folder, hint="name another --directory") from None
+    except OSError as error:
+        raise no_locks(error, folder) from None
 
 
 def check_output(path: str, folder: str, at: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import msgspec
 
-from penstock.errors import InputError, writing
+from penstock.errors import InputError, no_locks, writing
 from penstock.own import private
 from penstock.spark.hosts.kept import Kept
 
@@ -58,7 +58,10 @@ def changing(file: str | os.PathLike[str]) -> Iterator[dict[str, Kept]]:
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", file=str(path)) from None
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            raise no_locks(error, path, "--file") from None
         hosts = read_kept(path)
         try:
             yield hosts
