@@ -137,9 +137,9 @@ def test_silence_is_broken_now_and_then(capsys: pytest.CaptureFixture[str]) -> N
     assert len(capsys.readouterr().err.splitlines()) == 4
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_only_the_first_signal_asks_a_run_to_end_in_order(number: int) -> None:
-    """Where something runs it hears of the first Ctrl-C or SIGTERM; else that ends the command with its code."""
+    """Where something runs it hears of the first signal that asks; else that ends the command with its code."""
     before = signal.getsignal(number)
     with common.ending_in_order() as asked, contextlib.suppress(Enough):
         signal.raise_signal(number)
@@ -148,6 +148,30 @@ def test_only_the_first_signal_asks_a_run_to_end_in_order(number: int) -> None:
         signal.raise_signal(number)
     assert left.value.code == 128 + number
     assert signal.getsignal(number) is before
+
+
+def test_a_terminal_that_closes_asks_once() -> None:
+    """What tells of it again cuts no end short; who asks that nothing be heard of it, as nohup does, is not asked."""
+    with common.ending_in_order() as asked:
+        with contextlib.suppress(Enough):
+            signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+    assert asked == [signal.SIGHUP]
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with common.ending_in_order() as asked, common.ending_when_asked():
+            signal.raise_signal(signal.SIGHUP)
+        assert (asked, signal.getsignal(signal.SIGHUP)) == ([], signal.SIG_IGN)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_has_begun_is_cleaned_up(number: int) -> None:
+    """A command that starts hosts is left by SIGTERM and SIGHUP as by Ctrl-C."""
+    with pytest.raises(SystemExit) as left, common.ending_when_asked():
+        signal.raise_signal(number)
+    assert left.value.code == 128 + number
 
 
 def test_nobody_knows_how_far_work_without_an_end_is(capsys: pytest.CaptureFixture[str]) -> None:

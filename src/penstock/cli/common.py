@@ -42,32 +42,40 @@ def measuring() -> bool:
     return _command in MEASURING
 
 
+def _heeded(*numbers: signal.Signals) -> list[signal.Signals]:
+    """Return the signals that are not ignored, as nohup has a terminal's that closes."""
+    main = threading.current_thread() is threading.main_thread()
+    return [each for each in numbers if main and signal.getsignal(each) is not signal.SIG_IGN]
+
+
 @contextmanager
 def ending_when_asked() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that what it has begun is cleaned up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    """Let SIGTERM or a terminal that closes end the block as Ctrl-C does, so that what it has begun is cleaned up."""
+
+    def leave(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = {each: signal.signal(each, leave) for each in _heeded(signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, each in before.items():
+            signal.signal(number, each)
 
 
 @contextmanager
 def ending_in_order() -> Iterator[list[int]]:
-    """Let the first Ctrl-C or SIGTERM ask a run to end, and the next one end it at once; give the first.
+    """Let the first Ctrl-C, SIGTERM or SIGHUP ask a run to end, and the next one end it at once; give the first.
 
     Where nothing runs that could end in order, the first one ends the block.
     """
     asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
 
     def ask(number: int, _frame: object) -> None:
         restore()
+        if number == signal.SIGHUP:
+            # Of one terminal that closes both its shell and the system tell.
+            signal.signal(number, signal.SIG_IGN)
         asked.append(number)
         raise Enough
 
@@ -75,8 +83,7 @@ def ending_in_order() -> Iterator[list[int]]:
         for number, each in before.items():
             signal.signal(number, each)
 
-    heeded = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, ask) for number in heeded}
+    before = {each: signal.signal(each, ask) for each in _heeded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield asked
     except Enough:
