@@ -104,6 +104,7 @@ class Stage:
         self.changes.jobs, self.changes.targets, self.changes.pool = {}, {}, ThreadPoolExecutor(4)
         self.changes.members = Membership(self.engine, self.system, self.changes.pool, self.changes._begin_there)
         self.live = SparkEngine.__new__(SparkEngine)
+        self.live._began = 0.0
         self.live.engine, self.live.system, self.live.changes = self.engine, self.system, self.changes
         self.live._told, self.live._failures, self.live._first = [], Failures(), frozenset({"a", "b"})
 
@@ -140,7 +141,6 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A living engine on stand-ins."""
     monkeypatch.setattr("penstock.spark.run.membership.note_sessions", lambda *_: None)
     monkeypatch.setattr("penstock.spark.run.membership.warm", lambda *_: None)
-    monkeypatch.setattr(live, "epoch_of", lambda _: 0.0)
     made = Stage(tmp_path)
     yield made
     made.settle()
@@ -163,6 +163,13 @@ def test_host_to_which_a_unit_moves_does_not_leave(stage: Stage) -> None:
     assert not stage.apply(retire=("h2",)).refused
     stage.changes.members.let_go()
     assert set(stage.engine.cluster.hosts) == {"h1", "h3"}
+
+
+def test_a_clock_that_is_set_back_stops_no_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a run goes on as that of the machine does, whatever its clock says."""
+    first = stage.live.now
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    assert first <= stage.live.now < first + 10
 
 
 def test_host_that_is_about_to_leave_takes_nothing(stage: Stage) -> None:

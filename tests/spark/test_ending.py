@@ -44,6 +44,13 @@ def test_run_is_over_when_its_schedule_is(watched: Ending) -> None:
     assert ended(watched, 62.0)
 
 
+def test_a_clock_that_is_set_back_puts_no_end_off(watched: Ending) -> None:
+    """What has long done nothing is over soon after the clock was set back, and not when it is as late again."""
+    watched.over(IDLE, BEGUN + 900.0, 0.5)
+    assert not watched.over(IDLE, BEGUN + 100.0, 0.5)
+    assert watched.over(IDLE, BEGUN + 103.0, 0.5)
+
+
 @pytest.mark.parametrize(
     ("more", "over"),
     [(deployment(60, 120), False), (deployment(60, scheduled=False), False), (deployment(60, 30), True)],

@@ -185,6 +185,22 @@ def test_latency_and_busy_share_are_of_the_period(tmp_path: Path) -> None:
     assert watch.look([], [], {}, {}).latency["out"].count == 0
 
 
+def test_a_clock_that_is_set_back_makes_nothing_negative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the look behind it neither rates nor how busy hosts were are known; the next one is as any other."""
+    made = system(tmp_path)
+    rates = json.dumps({"values": [100.0], "period": 1000.0})
+    made.deployment = attrs.evolve(made.deployment, schedules={"events": {"rates": rates}})
+    now = time.time()
+    (tmp_path / "epoch").write_text(str(round((now - 500) * 1e6)))
+    watch, seen = Observer(made), []
+    for at in (now + 2, now - 60, now - 58):
+        monkeypatch.setattr("time.time", lambda at=at: at)
+        seen.append(watch.look([], [], {}, {}))
+    assert [each.entered["events"] for each in seen[1:]] == [0, 0]
+    assert [each.hosts["h1"].busy for each in seen] == [0.0, None, 0.0]
+    assert all((each.behind or 0.0) >= 0 for each in seen[1].units)
+
+
 def test_counts_of_operators_follow_from_streams() -> None:
     """An operator has served what arrived and was not dropped, and put out what its stream got."""
     found = operators_seen(NETWORK, {"events->first": (10, 2), "first->second": (8, 0), "second->out": (3, 0)}, {})

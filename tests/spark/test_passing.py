@@ -75,6 +75,19 @@ def test_growth_is_even_between_two_looks() -> None:
     assert total.rate(30.0) is None
 
 
+def test_nothing_was_seen_later_than_now() -> None:
+    """By a clock that was set back a total goes on from where it is, and a host's use is not known at once."""
+    total = Total(100.0)
+    for now, number in ((70.0, 5.0), (71.0, 9.0), (11.0, 10.0)):
+        total.see(now, number)
+    assert (total.since(71.0), total.sure) == (0.0, False)
+    total.see(12.0, 14.0)
+    assert total.since(11.5) == pytest.approx(2.0)
+    hosts: Any = {"h1": SimpleNamespace(cpu_seconds=iter([1.0, 3.0, 4.0]).__next__)}
+    usage = Usage(hosts)
+    assert [usage.look(now, ["h1"])["h1"] for now in (70.0, 11.0, 13.0)] == [None, None, 0.5]
+
+
 def test_a_total_says_when_it_was_reached() -> None:
     """Between two looks it grew evenly; what was there at the first one came before."""
     total = Total(100.0)

@@ -65,6 +65,20 @@ def watched(standing: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     return int(standing.moved)
 
 
+def test_a_clock_that_stands_makes_no_run_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run for some time takes that time also where the clock is set back meanwhile."""
+    standing: Any = Standing(LOST, 0)
+    looks = iter(range(500))
+    standing.look = lambda: (next(looks), 0)
+    ending: Any = SimpleNamespace(epoch=0.0, length=0.0, finite=False, over=lambda *_: False)
+    monkeypatch.setattr(watch_module, "LOOK", 0.05)
+    monkeypatch.setattr(watch_module, "Ending", lambda _: ending)
+    monkeypatch.setattr(watch_module, "Ended", lambda _: None)
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    watch(standing, 1.0, 0.1, lambda _what, _share: None, None)
+    assert next(looks) > 0
+
+
 @pytest.mark.parametrize("times", [1, AGAIN])
 def test_a_query_that_lost_an_executor_goes_on(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an executor dies that may retry no task, the query is started again by the run itself."""

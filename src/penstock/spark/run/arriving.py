@@ -46,7 +46,9 @@ class Total:
         return self._seen[-1][1] if self._seen else 0.0
 
     def see(self, now: float, total: float) -> None:
-        """Take in what it is now."""
+        """Take in what it is now; by a clock that was set back nothing was seen later."""
+        while self._seen and self._seen[-1][0] > now:
+            self._seen.pop()
         self._seen.append((now, total))
         while len(self._seen) > 2 and self._seen[1][0] <= now - self._kept:
             self._seen.popleft()

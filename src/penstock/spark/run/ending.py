@@ -49,7 +49,8 @@ class Ending:
         patience
             Returns for how long (s) a query may besides wait for another one before it takes more.
         """
-        if tuple(state) != self._seen:
+        # A clock that was set back is no time in which nothing has come, and would let it wait that long.
+        if tuple(state) != self._seen or now < self._changed:
             self._seen, self._changed = tuple(state), now
         idle = all(begun == ended for begun, ended in zip(state[::2], state[1::2], strict=True))
         quiet = now - self._changed - (2 * trigger + 1.0)

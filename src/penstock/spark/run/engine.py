@@ -302,7 +302,7 @@ class Engine:
             try:
                 with telling_deaths({name: self.hosts[name] for name in deployment.placement.values()}):
                     system = self.system(deployment, prompt, tell)
-                    begin = time.time()
+                    begin = time.monotonic()
                     refused = work(system)
                     system.unremoved = clean_logs(system.deployment, system.queries)
             except PySparkException as error:
@@ -310,7 +310,7 @@ class Engine:
             finally:
                 if system is not None:
                     system.fence()
-            outcome = collect(system.deployment, system.queries, time.time() - begin)
+            outcome = collect(system.deployment, system.queries, time.monotonic() - begin)
             return attrs.evolve(
                 outcome,
                 refused=refused,

@@ -101,6 +101,8 @@ class SparkEngine:
         for host in late:
             self.changes.members.join(host)
         self._observer = Observer(self.system, self._capacity)
+        # From here on it is counted: a clock that is set lets nobody wait.
+        self._began = time.time() - epoch_of(deployment.place) - time.monotonic()
         self._looked = self.now
         self._ending = Ending(self.system.deployment)
 
@@ -138,7 +140,7 @@ class SparkEngine:
     @property
     def now(self) -> float:
         """Seconds since the run first began."""
-        return time.time() - epoch_of(self.system.deployment.place)
+        return self._began + time.monotonic()
 
     @property
     def cluster(self) -> Cluster:

@@ -104,6 +104,9 @@ class Observer:
             Of the hosts.
         """
         system, now = self.system, time.time()
+        if now < self._at:
+            # Of a clock that was set back nothing is known of the time between.
+            self._at, self._arrivals = now, {}
         self._coming.look(now)
         self._passing.look(now, cores)
         batches = {name: self._fresh(name) for name in sorted({*system.units, *self.ended.next})}
@@ -145,7 +148,7 @@ class Observer:
         for name in self.system.deployment.schedules:
             if name not in self._came:
                 self._came[name] = min((row[name] for row in begins if name in row), default=0)
-            before, self._came[name] = self._came[name], self._queues.due_by(name, now)
+            before, self._came[name] = self._came[name], max(self._came[name], self._queues.due_by(name, now))
             found[name] = self._came[name] - before
         return found
 

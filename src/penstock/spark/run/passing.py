@@ -66,7 +66,7 @@ class Passing:
     def look(self, now: float, cores: Mapping[str, int]) -> None:
         """Ask all topics; ``now`` in s since 1970, ``cores`` of the hosts."""
         before, self._at = self._at, now
-        self._period = now - before if before else 0.0
+        self._period = max(0.0, now - before) if before else 0.0
         if self._closed:
             return
         network, come = self._system.deployment.network, self._coming.came

@@ -31,9 +31,11 @@ class Usage:
         """Return how many cores some hosts have used of late; None: not known."""
         for name in names:
             since, before = self._known.get(name, (0.0, 0.0))
-            if now - since < LEAST:
+            if since <= now < since + LEAST:
                 continue
             used = self._hosts[name].cpu_seconds() if name in self._hosts else None
-            self._share[name] = None if used is None or not since else max(0.0, (used - before) / (now - since))
+            self._share[name] = (
+                None if used is None or not 0 < since < now else max(0.0, (used - before) / (now - since))
+            )
             self._known[name] = now, used or 0.0
         return {name: self._share[name] for name in names}

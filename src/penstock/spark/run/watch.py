@@ -19,25 +19,28 @@ def watch(system: System, trigger: float, seconds: float | None, tell: Report, h
     """Wait for the end of what a system works off, or for some seconds."""
     ended = Ended(system.deployment.place)
     ending, failures = Ending(system.deployment), Failures()
-    begin = asked = listened = time.time()
-    whole = max(ending.epoch, begin) - begin + max(0.0, ending.length - (begin - ending.epoch))
+    # What is waited for is counted: the clock by which schedules go may be set.
+    begun, begin = time.time(), time.monotonic()
+    asked = listened = begin
+    whole = max(ending.epoch, begun) - begun + max(0.0, ending.length - (begun - ending.epoch))
     # Nobody knows how far a run without an end is.
     span = seconds if seconds is not None else whole if ending.finite else math.inf
     while True:
         time.sleep(LOOK / 5)
         state = system.look()
         system.look_at_hosts()
-        now = time.time()
+        now = time.monotonic()
         if heard is not None and now - listened > HEAR:
             listened = now
             units = sorted(system.units.items())
-            heard([batch for name, unit in units for batch in ended.fresh(name, unit.saved)], ending.epoch, now)
+            heard([batch for name, unit in units for batch in ended.fresh(name, unit.saved)], ending.epoch, time.time())
         if now - asked > CHECK:
             asked = now
             system.copies.check()
             _look_after(system, trigger, failures)
         tell("running", math.nan if span == math.inf else min(1.0, (now - begin) / span) if span > 0 else 0.0)
-        if ending.over(state, now, trigger, system.copies.patience) or (seconds is not None and now - begin >= seconds):
+        over = ending.over(state, time.time(), trigger, system.copies.patience)
+        if over or (seconds is not None and now - begin >= seconds):
             # In real-time mode what has come is gone over once more, which may take as long as its backlog.
             tell("finishing", 1.0)
             return
