@@ -33,17 +33,17 @@ def network(here: Path, **options: str) -> Network:
 
 
 class Session:
-    """Looks for files as a host does, and keeps what it was asked."""
+    """Looks for files as a host does, which may see some of its own, and keeps what it was asked."""
 
     def __init__(self) -> None:
-        self.read, self.asked = self, list[str]()
+        self.read, self.asked, self.own = self, list[str](), set[str]()
 
     def text(self, patterns: list[str]) -> SimpleNamespace:
         """Read files, all of which must be there."""
         paths = [pattern.removeprefix("file://").replace("\\", "") for pattern in patterns]
         self.asked += paths
         for path in paths:
-            if not Path(path).exists():
+            if path not in self.own:
                 raise AnalysisException("", errorClass="PATH_NOT_FOUND", messageParameters={"path": f"file:{path}"})
         return SimpleNamespace(schema=None)
 
@@ -75,19 +75,28 @@ def leave(query: Query, here: Path, ended: int, begun: int, listed: int) -> list
 
 
 def test_files_that_a_planned_batch_has_still_to_read_must_be_there(tmp_path: Path) -> None:
-    """Those that were read may be gone; of the others one that is gone is named, unless the source may miss some."""
+    """Those that were read may be gone; of the others one that is gone is named, unless the source may miss some.
+
+    A host is asked about no more than what is not to be seen from here, and may see it.
+    """
     graph = network(tmp_path)
     going = query(tmp_path, graph)
     files = leave(going, tmp_path, 1, 2, 3)
     files[0].unlink()
     refuse_lost(going, graph)
-    assert going.frame.sparkSession.asked == [str(file) for file in files[2:]]  # type: ignore[attr-defined]
+    session: Any = going.frame.sparkSession
+    assert session.asked == []
     for file in files[2:]:
         file.unlink()
         with pytest.raises(InputError, match=r"'kept' that was cut off .*put it back") as caught:
             refuse_lost(going, graph)
         assert caught.value.problem.startswith(f"{file} is gone")
+        assert session.asked.pop() == str(file)
         refuse_lost(going, network(tmp_path, ignoreMissingFiles="true"))
+        assert session.asked == []
+        session.own.add(str(file))
+        refuse_lost(going, graph)
+        assert session.asked.pop() == str(file)
         file.touch()
 
 

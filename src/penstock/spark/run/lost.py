@@ -12,7 +12,7 @@ from penstock.network import Network, Source
 from penstock.spark.compile import Query
 from penstock.spark.run.unread import reading
 from penstock.spark.shipped.checkpoint import begun_and_ended, files_listed, read_upto
-from penstock.spark.shipped.place import literally, place_of
+from penstock.spark.shipped.place import LOCAL, literally, place_of, scheme_of
 from penstock.spark.shipped.told import manifest_of
 
 OPTION, GONE = "ignoreMissingFiles", "PATH_NOT_FOUND"
@@ -21,14 +21,14 @@ OPTION, GONE = "ignoreMissingFiles", "PATH_NOT_FOUND"
 def refuse_lost(query: Query, network: Network) -> None:
     """Refuse to go on where files that the query has listed, and has not read to the end of a batch, are gone.
 
-    Its host is asked, which may see other files than this machine does.
+    Of those that are not to be seen here its host is asked, which may see others than this machine does.
 
     Raises
     ------
     InputError
         Naming one of them.
     """
-    for source, files in listed(query, network):
+    for source, files in unseen(query, network):
         try:
             # Of a plan Spark asks whether what it is to read is there.
             _ = query.frame.sparkSession.read.text(files).schema
@@ -44,8 +44,8 @@ def refuse_lost(query: Query, network: Network) -> None:
             ) from None
 
 
-def listed(query: Query, network: Network) -> list[tuple[Source, list[str]]]:
-    """Return the files that a query has listed and not read, as patterns, by source that must not miss any."""
+def unseen(query: Query, network: Network) -> list[tuple[Source, list[str]]]:
+    """Return the files that a query has listed and not read, and that are not here, by source that may not miss any."""
     checkpoint = query.spec.checkpoint
     begun, ended = begun_and_ended(checkpoint)
     done = begun - (begun > ended)
@@ -55,7 +55,8 @@ def listed(query: Query, network: Network) -> list[tuple[Source, list[str]]]:
     for source, _, number in reading(network, [query]):
         options = {key.lower(): value.lower() for key, value in source.options.items()}
         since = read_upto(checkpoint, done, query.inputs.index(source.name)) + 1 if done >= 0 else 0
-        files = [literally(unquote(uri)) for uri, _, _ in files_listed(checkpoint, number, since)]
+        names = [unquote(uri) for uri, _, _ in files_listed(checkpoint, number, since)]
+        files = [literally(name) for name in names if scheme_of(name) not in LOCAL or not place_of(name).exists()]
         if files and options.get(OPTION.lower()) != "true":
             found.append((source, files))
     return found
