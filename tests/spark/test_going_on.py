@@ -1,4 +1,4 @@
-"""What a run that goes on refuses: files that it has still to read and that are gone, and sinks newer than its folder.
+"""What a run that goes on refuses: files to read that are gone, sinks newer than its folder, and damage to the folder.
 
 Without Spark, but for what its hosts see of files.
 """
@@ -6,10 +6,12 @@ Without Spark, but for what its hosts see of files.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 from pyspark.errors.exceptions.connect import AnalysisException
 
@@ -17,12 +19,16 @@ from penstock.errors import InputError
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment, Query
-from penstock.spark.run.history import History, write_history
+from penstock.spark.run.folder import claim, epoch_of, noted_sessions
+from penstock.spark.run.history import History, read_history, write_history
 from penstock.spark.run.lost import refuse_lost
 from penstock.spark.run.newer import refuse_newer
+from penstock.spark.run.outcome import read_batch
+from penstock.spark.run.recall import recall
+from penstock.spark.shipped.gate import owner_file, take_over
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
-from penstock.spark.shipped.told import manifest_of
+from penstock.spark.shipped.told import Damaged, manifest_of, report_of
 
 
 def network(here: Path, **options: str) -> Network:
@@ -123,6 +129,33 @@ def test_nothing_is_asked_where_all_that_was_listed_was_read(tmp_path: Path) -> 
             leave(going, tmp_path, 2, 2, 2)
         refuse_lost(going, graph)
         assert going.frame.sparkSession.asked == []  # type: ignore[attr-defined]
+
+
+def test_a_file_of_the_folder_that_was_emptied_is_named(tmp_path: Path) -> None:
+    """It is an error of input, also of who delivers, which is no reason to begin anew; of sessions there are none."""
+    graph = network(tmp_path)
+    deployment = Deployment(graph, {"kept": "h1"}, str(tmp_path / "run"))
+    place = deployment.place
+    claim(deployment)
+    assert take_over(place, "kept") == 1
+    (place / "sessions.json").publish(b"")
+    assert noted_sessions(deployment.folder) == {}
+    report_of(place, "kept", 0).publish(b'{"frontiers": {}}')
+    looks: dict[Place, Callable[[], object]] = {
+        owner_file(place, "kept"): lambda: claim(deployment),
+        place / "epoch": lambda: epoch_of(place),
+        place / "history.json": lambda: read_history(place),
+        manifest_of(place, "kept", 0): lambda: read_batch(place, "kept", 0),
+        report_of(place, "kept", 0): lambda: recall(attrs.evolve(query(tmp_path, graph), recalled=(0,))),
+    }
+    for file, look in looks.items():
+        for content in (b"", b"\0" * 40, b"[]"):
+            file.replace(content)
+            with pytest.raises(InputError, match="is damaged") as caught:
+                look()
+            assert caught.value.file == file.path
+    with pytest.raises(Damaged):
+        take_over(place, "kept")
 
 
 def test_a_sink_that_is_newer_than_the_folder_is_refused(tmp_path: Path) -> None:

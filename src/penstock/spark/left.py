@@ -16,7 +16,8 @@ from penstock.cluster import Placement
 from penstock.errors import InputError, no_locks
 from penstock.files import Document, convert
 from penstock.network import Network, meaning
-from penstock.spark.shipped.place import RemotePlace, place_of
+from penstock.spark.shipped import told
+from penstock.spark.shipped.place import Place, RemotePlace, place_of
 from penstock.telemetry.runs import ABOUT
 
 FORM = 8
@@ -84,6 +85,27 @@ def claimed(folder: str) -> Document | None:
         why = f"is not what penstock run writes: {error}"
         raise InputError(why, file=os.path.join(folder, "run.json"), hint=hint) from None
     return document
+
+
+def said(file: Place) -> Document:
+    """Return what a file of a run's folder says in JSON.
+
+    Raises
+    ------
+    InputError
+        If it says nothing of the kind.
+    FileNotFoundError
+        If there is none.
+    """
+    try:
+        return told.said(file)
+    except told.Damaged:
+        raise damaged(file) from None
+
+
+def damaged(file: Place) -> InputError:
+    """Return the error for a file of a run's folder that does not hold what was written there."""
+    return InputError("is damaged", file=file.path, hint="put it back from a copy, or name another --directory")
 
 
 def going_on(folder: str, network: Network, *, held: bool = False) -> Document | None:

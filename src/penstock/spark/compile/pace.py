@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 
 from penstock.errors import InputError
 from penstock.network import Network, Source, reading
+from penstock.spark.left import said
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import Place
 from penstock.steering import rows_a_batch
-
-if TYPE_CHECKING:
-    from penstock.files import Document
 
 FILE = "pace.json"
 
@@ -46,7 +43,7 @@ class Pace:
     def noted(cls, folder: Place) -> Pace | None:
         """Return the pace that an earlier controller of a run has noted, if there was one."""
         try:
-            known: Document = json.loads((folder / FILE).read())
+            known = said(folder / FILE)
         except FileNotFoundError:
             return None
         return cls(**known)

@@ -49,10 +49,12 @@ from penstock.network import Network, meaning, network_document, read_network_do
 from penstock.own import private
 from penstock.spark.compile import Deployment
 from penstock.spark.hosts.sessions import id_of
-from penstock.spark.left import FORM, claimed, digest, lock, refuse_others, refuse_simulated
+from penstock.spark.left import FORM, claimed, damaged, digest, lock, refuse_others, refuse_simulated, said
 from penstock.spark.paths import paths_of
 from penstock.spark.run.asking import asked
 from penstock.spark.run.units import Unit
+from penstock.spark.shipped import told
+from penstock.spark.shipped.gate import owner_file
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
 from penstock.telemetry.runs import ABOUT
 
@@ -102,6 +104,8 @@ def epoch_of(folder: Place) -> float:
         return int((folder / "epoch").read()) / 1e6
     except FileNotFoundError:
         return 0.0
+    except ValueError:
+        raise damaged(folder / "epoch") from None
 
 
 def open_schedules(deployment: Deployment, trigger: float, since: float) -> None:
@@ -157,10 +161,9 @@ def note_sessions(folder: Place, sessions: Mapping[str, SparkSession]) -> None:
 def noted_sessions(folder: str) -> dict[str, str]:
     """Return the sessions that an earlier penstock had, by host."""
     try:
-        found: dict[str, str] = json.loads((place_of(folder) / "sessions.json").read())
-    except FileNotFoundError:
+        return told.said(place_of(folder) / "sessions.json")
+    except (FileNotFoundError, told.Damaged):
         return {}
-    return found
 
 
 def claim(deployment: Deployment) -> Claim:
@@ -194,6 +197,9 @@ def claim(deployment: Deployment) -> Claim:
             )
     _tell(deployment)
     grown = None if there["grown"] is None else _as_told(there["grown"], deployment.network)
+    for unit in there["units"]:
+        with contextlib.suppress(FileNotFoundError):
+            said(owner_file(deployment.place, unit["name"]))
     units, given_up = tuple(map(Unit.of, there["units"])), frozenset(there.get("given_up", ()))
     return Claim(str(there["run"]), units, there["since"], grown, given_up)
 
@@ -221,7 +227,7 @@ def note(deployment: Deployment, claim: Claim) -> None:
     }
     _tell(deployment)
     # Options of queries that were attached may hold passwords.
-    (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode(), mode=0o600)
+    (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode(), mode=0o600, lasting=True)
 
 
 def _described(deployment: Deployment) -> Document:

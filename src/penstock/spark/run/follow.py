@@ -17,6 +17,7 @@ from penstock.errors import EngineError
 from penstock.latency.fragments import Fragment
 from penstock.network.windows import windows_behind
 from penstock.spark.compile import Deployment
+from penstock.spark.left import said
 from penstock.spark.run.arriving import Arriving
 from penstock.spark.run.between import read_upto, topics_of
 from penstock.spark.run.looking import Looking
@@ -218,7 +219,7 @@ class Follower(Looking):
         counts: dict[str, list[int]] = {}
         for file in (manifest_of, report_of):
             try:
-                counts |= json.loads(file(self.folder, feed.query, feed.batch + 1).read())["counts"]
+                counts |= said(file(self.folder, feed.query, feed.batch + 1))["counts"]
             except FileNotFoundError:
                 return None
         return int(counts[feed.stream][0]) if feed.stream in counts else 0

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.spark.left import said
 from penstock.spark.run.folder import begins_of
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.told import note_of
@@ -91,7 +92,7 @@ class History:
 def read_history(folder: Place) -> History:
     """Read a run's history; an empty one if it has none yet."""
     try:
-        document = json.loads((folder / FILE).read())
+        document = said(folder / FILE)
     except FileNotFoundError:
         return History()
     document["counts"] = {name: (int(a), int(d)) for name, (a, d) in document["counts"].items()}
@@ -105,7 +106,7 @@ def last_counted(folder: Place, unit: str) -> int:
 
 def write_history(folder: Place, history: History) -> None:
     """Write a run's history."""
-    (folder / FILE).replace(json.dumps(attrs.asdict(history)).encode())
+    (folder / FILE).replace(json.dumps(attrs.asdict(history)).encode(), lasting=True)
 
 
 def had_waited(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -20,6 +19,7 @@ from penstock.errors import EngineError, InputError, NotReady, PenstockError
 from penstock.network import Network
 from penstock.spark.compile import Pace
 from penstock.spark.compile.deciding import tellable
+from penstock.spark.left import said
 from penstock.spark.run.changing import Changes
 from penstock.spark.run.claims import alone_on
 from penstock.spark.run.deaths import dead
@@ -110,7 +110,7 @@ class SparkEngine:
         place = self.system.deployment.place
         note_sessions(place, self.engine.sessions)
         with contextlib.suppress(FileNotFoundError):
-            self.changes.keep = dict(json.loads((place / ANNOUNCED).read())["keep"])
+            self.changes.keep = dict(said(place / ANNOUNCED)["keep"])
         self.changes.tell_copies()
         # What was attached and fails is to take nothing with it: it starts as what fails later does.
         units, runners = self.system.units, self.system.runners

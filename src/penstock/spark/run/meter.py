@@ -13,6 +13,7 @@ import numpy as np
 from penstock.errors import EngineError
 from penstock.spark.compile import Deployment, PromptQuery, Query, Way
 from penstock.spark.hop.rows import RowTopic
+from penstock.spark.left import said
 from penstock.spark.run.looking import Looking
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.told import note_of
@@ -49,11 +50,11 @@ class Known:
     def read(cls, place: Place) -> Known | None:
         """Read what a file says; None if there is none."""
         try:
-            said = json.loads(place.read())
+            known = said(place)
         except FileNotFoundError:
             return None
-        offsets = {int(key): at for key, at in said["offsets"].items()}
-        return cls(said["number"], offsets, said["last"], said["repeated"])
+        offsets = {int(key): at for key, at in known["offsets"].items()}
+        return cls(known["number"], offsets, known["last"], known["repeated"])
 
     def write(self, place: Place) -> None:
         """Write it down."""

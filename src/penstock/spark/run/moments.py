@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.spark.compile.sql import literal
+from penstock.spark.left import said
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.turn import BUCKETS, EVER, LISTED, RECENT, knob, listed
 
@@ -69,7 +70,7 @@ class Moments:
     def known(self) -> dict[str, list[tuple[int, int]]]:
         """By stream since when (µs) which limit holds, as the folder says at first."""
         try:
-            before = json.loads((self.folder / MOMENTS).read())
+            before = said(self.folder / MOMENTS)
         except FileNotFoundError:
             return {}
         return {name: [(since, limit) for since, limit in entries] for name, entries in before.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,6 +13,7 @@ from penstock.load.spans import SHORTEST, runs_of, share
 from penstock.network import Network, Stream
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
+from penstock.spark.left import said
 from penstock.spark.run.between import taken_from_topics
 from penstock.spark.run.folder import begun, ended, epoch_of
 from penstock.spark.run.held import held_back
@@ -287,9 +287,9 @@ def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) ->
 
 def read_batch(folder: Place, query: str, number: int) -> Batch:
     """Read a batch's manifest and report; a kill may have come between the two."""
-    manifest = json.loads(manifest_of(folder, query, number).read())
+    manifest = said(manifest_of(folder, query, number))
     try:
-        report = json.loads(report_of(folder, query, number).read())
+        report = said(report_of(folder, query, number))
     except FileNotFoundError:
         report = {"start": manifest["visible"], "duration": 0.0, "rows": 0, "counts": {}, "late": {}}
         known = False
@@ -297,7 +297,7 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
         known = True
     counts = {name: (int(a), int(d)) for name, (a, d) in {**report["counts"], **manifest["counts"]}.items()}
     # In real-time mode rows pass before the batch that tells of them begins.
-    start = manifest.get("since", report["start"])
+    start: float = manifest["since"] if "since" in manifest else report["start"]
     figures = (start, report["duration"] + (report["start"] - start), report["rows"])
     logged = {writer: (int(at), int(rows)) for writer, (at, rows) in manifest["rows"].items()}
     speed = [(float(at), float(steps)) for at, steps in manifest.get("speed", ())]

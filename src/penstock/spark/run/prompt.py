@@ -21,6 +21,7 @@ from penstock.spark.compile import LEFT, PromptQuery
 from penstock.spark.compile.sources import may_lose
 from penstock.spark.hop.rows import Held, RowTopic, held
 from penstock.spark.hosts.embedded import EmbeddedHost
+from penstock.spark.left import said
 from penstock.spark.run.between import begun, noted
 from penstock.spark.run.gaps import gaps_of
 from penstock.spark.run.reports import launch, short
@@ -269,7 +270,7 @@ def publish(query: PromptQuery, number: int, busy: float | None = None, since: f
     """
     spec = query.spec
     try:
-        report = json.loads(report_of(spec.folder, query.name, number).read())
+        report = said(report_of(spec.folder, query.name, number))
     except FileNotFoundError:
         start = offsets(spec.checkpoint, number)[0]["batchTimestampMs"] / 1000
         report = {"start": start, "duration": 0.0, "counts": {}}

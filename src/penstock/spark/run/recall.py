@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 
 from penstock.spark.compile import Query, recalled_of
+from penstock.spark.left import said
 from penstock.spark.shipped.told import report_of
 
 KEPT = 5
@@ -24,7 +25,7 @@ def recall(query: Query) -> None:
     numbers = (folder / "progress" / query.name).numbers()
     if not numbers:
         return
-    known = query.spec.numbered(json.loads(report_of(folder, query.name, numbers[-1]).read())["frontiers"])
+    known = query.spec.numbered(said(report_of(folder, query.name, numbers[-1]))["frontiers"])
     rows = [
         {"__origin": number, "at": known[str(number)] + query.spec.origins[number].lateness}
         for number in query.recalled

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
 from penstock.errors import EngineError
 from penstock.spark.compile import Query
+from penstock.spark.left import said
 from penstock.spark.run.silent import Ask, waiting
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
 from penstock.spark.shipped.progress import save
@@ -68,12 +68,12 @@ def recount(query: Query) -> None:
         if number <= ended:
             continue
         # Of a border nobody has measured how fast its core was.
-        if "speed" not in json.loads(manifest_of(folder, query.name, number).read()):
+        if "speed" not in said(manifest_of(folder, query.name, number)):
             manifest_of(folder, query.name, number).remove()
             report_of(folder, query.name, number).remove()
         elif number > ended + 1:
-            said = f"it ends with batch {ended}, and {query.name!r} has shown batch {number}"
-            raise EngineError(f"{query.spec.checkpoint.path}: {said}: put back what was removed there")
+            why = f"it ends with batch {ended}, and {query.name!r} has shown batch {number}"
+            raise EngineError(f"{query.spec.checkpoint.path}: {why}: put back what was removed there")
     if query.spec.observed and ended >= 0 and not report_of(query.spec.folder, query.name, ended).exists():
         forget_commit(query.spec.checkpoint, ended)
 
@@ -104,10 +104,10 @@ def _passing(error: Exception) -> bool:
 def told(query: Query) -> str | None:
     """Return what a query's own writer says that it failed with in this run."""
     try:
-        said = json.loads(error_of(query.spec.folder, query.name).read())
+        wrong = said(error_of(query.spec.folder, query.name))
     except FileNotFoundError:
         return None
-    return f"batch {said['batch']}: {short(said['error'])}" if said["generation"] == query.spec.generation else None
+    return f"batch {wrong['batch']}: {short(wrong['error'])}" if wrong["generation"] == query.spec.generation else None
 
 
 def short(error: object) -> str:

@@ -18,6 +18,7 @@ import attrs
 from penstock.errors import EngineError
 from penstock.spark.compile import RECALLED, Query
 from penstock.spark.hop.logs import log_of
+from penstock.spark.left import said
 from penstock.spark.run.history import last_counted
 from penstock.spark.run.reports import marks
 from penstock.spark.run.units import Unit
@@ -82,7 +83,7 @@ class Border:
         head, *offsets = (spec.checkpoint / "offsets" / str(ended)).read().decode().splitlines()[1:]
         if len(offsets) != len(query.inputs):
             raise EngineError(f"{query.name!r} reads {len(query.inputs)} inputs and its checkpoint {len(offsets)}")
-        manifest = json.loads(manifest_of(spec.folder, query.name, ended).read())
+        manifest = said(manifest_of(spec.folder, query.name, ended))
         report = _read(told)
         return cls(
             query,
@@ -206,7 +207,6 @@ def _own(query: Query, frontiers: Mapping[str, int]) -> dict[str, int]:
 
 def _read(file: Place) -> Document:
     try:
-        content: Document = json.loads(file.read())
+        return said(file)
     except FileNotFoundError:
         return {}
-    return content

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import TypedDict
 
 from penstock.spark.shipped.place import Place, RemotePlace
+from penstock.spark.shipped.told import said
 
 OWNERS, FENCES = "owners", "fences"
 
@@ -48,12 +49,14 @@ class Owner(TypedDict):
 def owner_of(folder: Place, unit: str) -> Owner:
     """Return which ``generation`` of a unit delivers (0: none), and whether it is ``closing``."""
     none: Owner = {"generation": 0, "last": 0, "closing": False, "led": [], "following": {}}
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        return {**none, **json.loads(_owner(folder, unit).read())}
+    with contextlib.suppress(FileNotFoundError):
+        # Of one that is damaged nobody knows which generations there were.
+        return {**none, **said(owner_file(folder, unit))}  # type: ignore[typeddict-item]
     return none
 
 
-def _owner(folder: Place, unit: str) -> Place:
+def owner_file(folder: Place, unit: str) -> Place:
+    """Return the place where it is written who delivers for a unit."""
     return folder / OWNERS / f"{unit}.json"
 
 
@@ -154,8 +157,8 @@ def _changed(folder: Place, unit: str) -> Iterator[Owner]:
     with fence(folder, unit, alone=True):
         owner = owner_of(folder, unit)
         yield owner
-        said = {**owner, "pid": os.getpid(), "since": time.time()}
-        _owner(folder, unit).replace(json.dumps(said).encode())
+        content = {**owner, "pid": os.getpid(), "since": time.time()}
+        owner_file(folder, unit).replace(json.dumps(content).encode(), lasting=True)
 
 
 def end_with_parent(poll: float = 1.0) -> None:

@@ -146,8 +146,11 @@ class Place:
         self.replace(content)
         return True
 
-    def replace(self, content: bytes | pa.Buffer, mode: int = 0o666) -> None:
-        """Make a file appear whole, in place of one that may be there; ``mode``: its rights, before the user mask."""
+    def replace(self, content: bytes | pa.Buffer, mode: int = 0o666, *, lasting: bool = False) -> None:
+        """Make a file appear whole, in place of one that may be there.
+
+        ``mode``: its rights, before the user mask; ``lasting``: it is there also after a power cut.
+        """
         temporary = f"{self.path}.{os.getpid()}.{threading.get_native_id()}.tmp"
         opener = partial(os.open, mode=mode)
         try:
@@ -158,6 +161,9 @@ class Place:
                 file = open(temporary, "wb", opener=opener)  # noqa: SIM115
             with file:
                 file.write(content)
+                if lasting:
+                    file.flush()
+                    os.fsync(file.fileno())
             os.replace(temporary, self.path)
         except BaseException as error:
             if os.path.exists(temporary):
@@ -278,7 +284,7 @@ class RemotePlace(Place):
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return sorted(info.base_name for info in found)
 
-    def replace(self, content: bytes | pa.Buffer, mode: int = 0o666) -> None:
+    def replace(self, content: bytes | pa.Buffer, mode: int = 0o666, *, lasting: bool = False) -> None:
         """Write a file, whose rights the store knows; object stores show it when it is closed."""
         system, path = self._at()
         system.create_dir(path.rpartition("/")[0], recursive=True)

@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
 from penstock.spark.shipped.place import Place
+
+if TYPE_CHECKING:
+    from penstock.files import Document
+
+
+class Damaged(RuntimeError):
+    """A file of a run's folder does not hold what was written there, as after a power cut."""
+
+
+def said(file: Place) -> Document:
+    """Return what a file of a run's folder says in JSON.
+
+    Raises
+    ------
+    Damaged
+        Naming it, if it says nothing of the kind.
+    FileNotFoundError
+        If there is none.
+    """
+    content, found = file.read(), None
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(content)
+    if not isinstance(found, dict):
+        raise Damaged(f"{file.path} is damaged")
+    return found
 
 
 def manifest_of(folder: Place, query: str, batch: int) -> Place:

@@ -26,7 +26,7 @@ from penstock.spark.shipped.settle import intend, settle
 from penstock.spark.shipped.share import Counts, Reached, brought, count, logged, reached_by
 from penstock.spark.shipped.spec import LogExit, WriterSpec
 from penstock.spark.shipped.tasks import Written, gather
-from penstock.spark.shipped.told import error_of, manifest_of
+from penstock.spark.shipped.told import error_of, manifest_of, said
 from penstock.spark.shipped.turn import look_ahead, make_turn
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
             take(frame, batch)
         except Exception as error:
             # On its way to the client Spark cuts a trace, and with it what went wrong.
-            said = {"generation": spec.generation, "batch": batch, "error": f"{type(error).__name__}: {error}"}
-            error_of(spec.folder, spec.query).replace(json.dumps(said).encode())
+            told = {"generation": spec.generation, "batch": batch, "error": f"{type(error).__name__}: {error}"}
+            error_of(spec.folder, spec.query).replace(json.dumps(told).encode())
             raise
 
     def lead(batch: int, manifest: Place, *, computed: bool = False) -> bool:
@@ -159,8 +159,8 @@ def known(spec: WriterSpec, batch: int) -> tuple[dict[str, int], int | None]:
     """Return how far event time had come with a batch: frontiers, and the latest row's; batch -1 has none."""
     if batch < 0:
         return {}, None
-    said = json.loads(manifest_of(spec.folder, spec.query, batch).read())
-    return spec.numbered(said["frontiers"]), said["latest"]
+    told = said(manifest_of(spec.folder, spec.query, batch))
+    return spec.numbered(told["frontiers"]), told["latest"]
 
 
 def _here(spec: WriterSpec, logs: Sequence[Hop], table: pa.Table, number: int) -> Batch:
