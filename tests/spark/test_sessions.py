@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +19,10 @@ from pyspark.errors import PySparkException
 from penstock.cluster import Cluster, Host
 from penstock.errors import HostError
 from penstock.network.file import parse_network
-from penstock.spark.hosts import EmbeddedHost, RemoteHost
+from penstock.spark.hosts import EmbeddedHost, KeptHost, RemoteHost
+from penstock.spark.hosts import sessions as hosts_sessions
+from penstock.spark.hosts.kept import Kept, moment
+from penstock.spark.hosts.sessions import import_client
 from penstock.spark.run import Engine, sessions
 from penstock.spark.run.sessions import settle
 
@@ -109,3 +117,41 @@ def test_a_host_that_keeps_another_setting_is_refused() -> None:
     session = cast("Any", SimpleNamespace(conf=Fixed("spark.sql.ansi.enabled", "false")))
     with pytest.raises(HostError, match=r"host far does not take spark\.sql\.ansi\.enabled = true.*\[spark\.conf\]"):
         settle(session, "far", 1, {})
+
+
+def test_an_endpoint_that_never_answers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes connections and calls as Spark Connect does, and a start does not wait for it for ever."""
+    import_client()
+    import grpc
+
+    monkeypatch.setattr(hosts_sessions, "FIRST", 0.5)
+    over = Event()
+
+    class Still(grpc.GenericRpcHandler):  # type: ignore[misc]
+        def service(self, _: Any) -> Any:
+            return grpc.unary_unary_rpc_method_handler(lambda *_: over.wait(20))
+
+    server = grpc.server(ThreadPoolExecutor(4), handlers=[Still()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        begun = time.monotonic()
+        with pytest.raises(HostError, match=r"host far at sc://.* does not answer"):
+            RemoteHost("far", f"sc://127.0.0.1:{port}").start()
+        assert time.monotonic() - begun < 10
+    finally:
+        over.set()
+        server.stop(None)
+
+
+def test_a_host_of_penstock_that_stands_still_is_named(tmp_path: Path) -> None:
+    """It is known to speak Spark Connect: said is how to end it."""
+    (tmp_path / "token").write_text("t")
+    pid, began = os.getpid(), moment(os.getpid())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        about: dict[str, Any] = {"pid": pid, "began": began, "supervisor": pid, "supervised": began}
+        port = server.getsockname()[1]
+        host = KeptHost(Kept(name="h2", port=port, cores=1, token=str(tmp_path / "token"), **about))
+        host._sessions._timeout = 0.5
+        with pytest.raises(HostError, match="host h2 runs but does not answer: penstock hosts stop h2"):
+            host.session()

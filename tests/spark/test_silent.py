@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from penstock.errors import EngineError
+from penstock.spark.run import deaths
 from penstock.spark.run.copies import Copies
 from penstock.spark.run.folder import ended
-from penstock.spark.run.silent import Asker, Silent, within
 from penstock.spark.run.system import System
 from penstock.spark.shipped.place import Place
+from penstock.spark.silent import Asker, Silent, within
 
 
 def soon(holds: Callable[[], bool]) -> bool:
@@ -115,6 +116,40 @@ def test_a_silent_host_keeps_nobody_from_the_others() -> None:
     assert soon(lambda: not system.asker.silent)
     system.look()
     assert still.looked == 1
+
+
+def test_a_unit_is_not_begun_on_a_host_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while its host is named, and not what Spark's client says minutes later; a short pause is no matter."""
+    monkeypatch.setattr("penstock.spark.run.system.MUTE", 0.5)
+    thaw, copies = threading.Event(), list[str]()
+    runner: Any = Frozen("h1", thaw)
+    runner.launch, runner.ready = lambda _: None, lambda _: thaw.wait(20)
+    system: Any = System.__new__(System)
+    system.asker, system.ended, system.lock, system.runners = Asker(0.1), threading.Event(), threading.Lock(), {}
+    system.compiled, system.units, system.deployment = {"u": None}, {}, None
+    system.meters = SimpleNamespace(begin=lambda *_: None)
+    system.copies = SimpleNamespace(follow=lambda name, _: copies.append(name))
+    system.hosts = {"h1": SimpleNamespace(alive=lambda: True, log=None)}
+    monkeypatch.setattr(system, "_runner", lambda _: runner)
+    with pytest.raises(EngineError, match="host 'h1' does not answer; once it does, run the same command again"):
+        system.begin("u", 1.0)
+    threading.Timer(0.3, thaw.set).start()
+    system.begin("u", 1.0)
+    assert copies == ["u"]
+
+
+def test_hosts_that_do_not_answer_are_told_from_those_that_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error is an answer."""
+    monkeypatch.setattr(deaths, "PATIENCE", 0.1)
+    thaw = threading.Event()
+
+    def refuse(_: str) -> None:
+        raise OSError("refused")
+
+    gets = {"h1": refuse, "h2": lambda _: thaw.wait(20), "h3": lambda _: "UTC"}
+    sessions: Any = {name: SimpleNamespace(conf=SimpleNamespace(get=get)) for name, get in gets.items()}
+    assert deaths.mute(sessions) == ["h2"]
+    thaw.set()
 
 
 def test_a_run_ends_without_what_a_silent_host_has_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

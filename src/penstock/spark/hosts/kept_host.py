@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from penstock.errors import HostError
 from penstock.spark.hosts.kept import Kept
 from penstock.spark.hosts.processes import Meter, resident, running
-from penstock.spark.hosts.sessions import Sessions
+from penstock.spark.hosts.sessions import Mute, Sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,13 @@ class KeptHost:
             raise HostError(f"host {self.name}: its token cannot be read: {error.strerror}") from None
         # With a token and without TLS, gRPC asks for the literal name.
         url = f"sc://localhost:{self.kept.port}/;token={urllib.parse.quote(token)}"
-        return self._sessions.connect(self.endpoint, url, session_id)
+        try:
+            return self._sessions.connect(self.endpoint, url, session_id)
+        except Mute:
+            self.start()  # it may have ended meanwhile
+            raise HostError(
+                f"host {self.name} runs but does not answer: penstock hosts stop {self.name}, then start it again"
+            ) from None
 
     def alive(self) -> bool:
         """Return whether the JVM runs."""

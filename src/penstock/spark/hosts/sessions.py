@@ -12,6 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, cast
 
 from penstock.errors import HostError
+from penstock.spark.silent import Silent, within
 
 if TYPE_CHECKING:
     import grpc  # type: ignore[import-untyped]
@@ -24,6 +25,14 @@ QUIET = {"GRPC_VERBOSITY": "ERROR", "GRPC_ENABLE_FORK_SUPPORT": "0"}
 
 KNOWN = ("4.2", "4.3")
 """Versions of Spark on which penstock's tests have run."""
+
+
+FIRST = 60.0
+"""Seconds for the first answer: a server that has just begun, or has much to do, is slow to make a session."""
+
+
+class Mute(HostError):
+    """A host takes connections and does not answer."""
 
 
 _IMPORTING = threading.Lock()
@@ -65,8 +74,8 @@ class Sessions:
         Raises
         ------
         HostError
-            If the endpoint speaks no Spark Connect, refuses the token, or runs another version of Spark; or if this
-            process has a session of classic Spark.
+            If the endpoint speaks no Spark Connect, does not answer, refuses the token, or runs another version of
+            Spark; or if this process has a session of classic Spark.
         """
         import_client()
         _refuse_classic()
@@ -110,7 +119,7 @@ class Sessions:
         except grpc.FutureTimeoutError:
             channel.close()
             hint = "a token is sent over TLS" if builder.token else "set use_ssl=true or not"
-            raise HostError(
+            raise Mute(
                 f"{where} does not speak Spark Connect ({self._timeout:g} s without an answer): "
                 f"check the port, and whether it speaks TLS ({hint})"
             ) from None
@@ -172,7 +181,11 @@ def _ask(session: ConnectSession, where: str) -> str:
     from pyspark.errors.exceptions.connect import SparkConnectException
 
     try:
-        return str(session.version)
+        return str(within(FIRST, lambda: session.version))
+    except Silent:
+        session.release_session_on_close = False
+        session.stop()
+        raise Mute(f"{where} takes connections and does not answer ({FIRST:g} s): check that it still works") from None
     except (SparkConnectException, grpc.RpcError) as error:
         session.release_session_on_close = False
         session.stop()

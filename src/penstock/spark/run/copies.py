@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from penstock.spark.run.looking import Looking
 from penstock.spark.run.runner import Runner
-from penstock.spark.run.silent import Silent
 from penstock.spark.run.units import Unit, copy_name, stamped
 from penstock.spark.shipped.checkpoint import begun_and_ended, branch
 from penstock.spark.shipped.gate import follow, lead, leave, owner_of, take_over
 from penstock.spark.shipped.lockstep import PATIENCE
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.told import report_of
+from penstock.spark.silent import Silent
 
 if TYPE_CHECKING:
     from penstock.spark.compile import Query

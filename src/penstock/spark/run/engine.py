@@ -35,7 +35,7 @@ from penstock.spark.connection import Connection
 from penstock.spark.hosts.embedded import EmbeddedHost
 from penstock.spark.paths import named
 from penstock.spark.run.between import check_slots, rows_between
-from penstock.spark.run.deaths import telling_deaths
+from penstock.spark.run.deaths import mute, silent, telling_deaths
 from penstock.spark.run.ended import Heard
 from penstock.spark.run.folder import claim as claimed_by
 from penstock.spark.run.folder import epoch_of, note_end, note_sessions, noted_sessions, open_schedules, owned, probe
@@ -306,6 +306,8 @@ class Engine:
                     refused = work(system)
                     system.unremoved = clean_logs(system.deployment, system.queries)
             except PySparkException as error:
+                for name in mute({name: self.sessions[name] for name in sorted({*deployment.placement.values()})}):
+                    raise silent(name) from None
                 raise EngineError(f"a query failed: {short(error)}") from None
             finally:
                 if system is not None:

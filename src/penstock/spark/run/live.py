@@ -33,13 +33,13 @@ from penstock.spark.run.observing import Observer, operators_seen
 from penstock.spark.run.outcome import collect
 from penstock.spark.run.queues import age
 from penstock.spark.run.reports import short
-from penstock.spark.run.silent import Silent
 from penstock.spark.run.summary import summary
 from penstock.spark.run.system import LOOK
 from penstock.spark.run.units import Unit, copy_name
 from penstock.spark.run.wanted import Wanted, moves_by_unit
 from penstock.spark.run.watch import CHECK
 from penstock.spark.shipped.turn import ANNOUNCED
+from penstock.spark.silent import Silent
 from penstock.steering import Applied, Change, Event, Kill, Observation, Plan, Recover, Refused, changes
 
 if TYPE_CHECKING:

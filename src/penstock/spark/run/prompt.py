@@ -26,13 +26,13 @@ from penstock.spark.run.between import begun, noted
 from penstock.spark.run.gaps import gaps_of
 from penstock.spark.run.reports import launch, short
 from penstock.spark.run.runner import Runner
-from penstock.spark.run.silent import Ask, waiting
 from penstock.spark.run.units import Unit
 from penstock.spark.run.usage import Usage
 from penstock.spark.shipped.checkpoint import begun_and_ended, clear_unnoted, forget_batch, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import save
 from penstock.spark.shipped.told import manifest_of, report_of
+from penstock.spark.silent import Ask, waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,11 +10,11 @@ from pyspark.errors import PySparkException
 from penstock.errors import EngineError
 from penstock.spark.compile import Query
 from penstock.spark.left import said
-from penstock.spark.run.silent import Ask, waiting
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
 from penstock.spark.shipped.progress import save
 from penstock.spark.shipped.python_step import StepError
 from penstock.spark.shipped.told import error_of, manifest_of, report_of
+from penstock.spark.silent import Ask, waiting
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

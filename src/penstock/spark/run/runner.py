@@ -13,13 +13,13 @@ from penstock.spark.compile import Query
 from penstock.spark.run.outside import blamed
 from penstock.spark.run.recall import recall
 from penstock.spark.run.reports import launch, marks, save_reports, told, was_passing
-from penstock.spark.run.silent import Ask, waiting
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.gate import close, owner_of, take_over
 from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.tasks import make_task
 from penstock.spark.shipped.turn import LIMITS, look_ahead
 from penstock.spark.shipped.writer import known, make_writer
+from penstock.spark.silent import Ask, waiting
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -18,7 +18,7 @@ from penstock.spark.compile import Deployment, Pace, PromptQuery, Query, compile
 from penstock.spark.compile.sql import computes
 from penstock.spark.run.between import KEPT, clean_topics
 from penstock.spark.run.copies import Copies, catch_up, heir, latest
-from penstock.spark.run.deaths import dead, died
+from penstock.spark.run.deaths import dead, died, silent
 from penstock.spark.run.folder import Claim, note, note_end
 from penstock.spark.run.follow import prompts
 from penstock.spark.run.lost import refuse_lost
@@ -28,11 +28,11 @@ from penstock.spark.run.newer import refuse_newer
 from penstock.spark.run.prompt import PromptRunner, recount_prompt
 from penstock.spark.run.reports import recount
 from penstock.spark.run.runner import Runner
-from penstock.spark.run.silent import Asker, Silent, within
 from penstock.spark.run.topics import make_topics
 from penstock.spark.run.units import Unit, copy_name, stamped
 from penstock.spark.run.upkeep import clean_logs, fold
 from penstock.spark.shipped.gate import owner_of, take_over
+from penstock.spark.silent import Asker, Silent, within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +48,9 @@ LOOK, UPKEEP = 0.25, 10.0
 
 GONE = 1.0
 """Seconds within which a host that refuses to answer is seen to have died, if it has."""
+
+MUTE = 30.0
+"""Seconds after which a unit is not begun on a host that does not answer."""
 
 ENDS = 60.0
 """Seconds after which a run ends without what a host has to end; nothing that it still does is delivered."""
@@ -267,10 +270,20 @@ class System:
         runner.launch(interval)
         with self.lock:
             self.runners[name] = runner
-        while not runner.ready(before):
+        heard = time.monotonic()
+        while True:
+            passing = False
+            try:
+                if self.asker.ask(runner.unit.host, partial(runner.ready, before)):
+                    break
+                passing = again > 0 and self.asker.ask(runner.unit.host, lambda: runner.passing)
+                heard = time.monotonic()
+            except Silent:
+                if time.monotonic() > heard + MUTE:
+                    raise silent(runner.unit.host) from None
             if self.ended.wait(0.2):
                 return
-            if again and runner.passing:
+            if passing:
                 self.begin(name, interval, again - 1)
                 return
             self.check(runner)
