@@ -79,8 +79,8 @@ def test_a_lock_leads_nowhere(tmp_path: Path, name: str) -> None:
 
 def test_what_may_hold_passwords_is_its_owners(tmp_path: Path) -> None:
     """What tells of queries that were attached is its owner's, also where a version before has left it to all."""
-    deployment = Deployment(parse_network({"name": "n", "sources": {"s": {}}}), {}, str(tmp_path))
+    network = parse_network({"name": "n", "sources": {"s": {}}})
+    deployment = Deployment(network, {}, str(tmp_path))
     note(deployment, Claim("first", (), {}))
-    (tmp_path / "run.json").chmod(0o644)
-    note(deployment, Claim("first", (), {}))
+    note(deployment, Claim("first", (), {}, network))
     assert mode(tmp_path / "run.json") == 0o600

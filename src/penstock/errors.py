@@ -13,6 +13,7 @@ A message says what was expected, what came, and what to do.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -94,6 +95,15 @@ def no_locks(error: OSError, file: object, option: str = "--directory") -> Input
     return InputError(why, file=file, hint=f"name a {option} elsewhere")
 
 
+BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that change in which order others are shown."""
+
+
+def commands(character: str) -> bool:
+    """Whether a character tells a terminal what to do, or lets text look like another; joiners of letters do not."""
+    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in BIDI
+
+
 def printable(text: str) -> str:
     r"""Return a text on one line as a terminal may show it: characters that would command it are written out.
 
@@ -102,7 +112,7 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2K")
     'a\\x1b[2K'
     """
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return "".join(repr(char)[1:-1] if commands(char) else char for char in text)
 
 
 def _line(text: str, length: int = 300) -> str:

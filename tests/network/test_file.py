@@ -416,3 +416,10 @@ def test_a_column_that_is_selected_twice_is_refused() -> None:
     with pytest.raises(InputError, match="column 'id' is there twice"):
         read("id", "at", "ID")
     assert read("id", "id + 1", "id + 1 as next").operators
+
+
+@pytest.mark.parametrize("name", ["می\u200cخواهم", "売上\u3000集計", "🧑\u200d💻"])
+def test_a_name_may_be_a_word_of_any_script(tmp_path: Path, name: str) -> None:
+    """Characters that join letters, or part words, are no commands."""
+    text = GOOD.replace('name = "n"', f'name = "{name}"')
+    assert read_network(written(tmp_path, text)).name == name

@@ -159,25 +159,30 @@ def test_a_file_of_the_folder_that_was_emptied_is_named(tmp_path: Path) -> None:
 
 
 def test_a_sink_that_is_newer_than_the_folder_is_refused(tmp_path: Path) -> None:
-    """Its files of batches behind the next one came of a later state of the folder; those of other runs are no matter.
+    """Its files of batches that were not planned came of a later state of the folder; those of others are no matter.
 
-    The folder knows of batches by their manifests and its history, and a kill may leave files of the next one.
+    The folder knows of batches by their manifests and its history; what a copy plans only that one knows.
     """
     out = tmp_path / "out"
     out.mkdir()
     way = SinkExit("rows", (0, 0), (), "json", {"path": str(out)}, "00-kept+rows")
     going = query(tmp_path, network(tmp_path), sinks=(way, far(way)))
-    refuse_newer(going)
+    refuse_newer(going, copied=False)
     leave(going, tmp_path, 2, 3, 3)
     others = ("part-00-kept+rows2-000000000009-0.json", "part-01-kept+rows-000000000009-0.json", "part-9-0.json")
     for name in (*others, *(f"part-00-kept+rows-{number:012d}-0.json" for number in range(4))):
         (out / name).touch()
-    refuse_newer(going)
+    refuse_newer(going, copied=False)
     (out / "part-00-kept+rows-000000000004-1.c000.json").touch()
     with pytest.raises(InputError, match=r"'rows' is newer than this folder, .* behind 2 .*rows-000000000003-…"):
-        refuse_newer(going)
+        refuse_newer(going, copied=False)
+    (out / "part-00-kept+rows-000000000004-1.c000.json").unlink()
+    (going.spec.checkpoint / "offsets" / "3").remove()
+    with pytest.raises(InputError, match=r"'rows' is newer than this folder"):
+        refuse_newer(going, copied=False)
+    refuse_newer(going, copied=True)
     write_history(going.spec.folder, History(upto={"kept": 4}))
-    refuse_newer(going)
+    refuse_newer(going, copied=False)
 
 
 def far(way: SinkExit) -> SinkExit:

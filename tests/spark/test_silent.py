@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from penstock.errors import EngineError
 from penstock.spark.run import deaths
 from penstock.spark.run.copies import Copies
-from penstock.spark.run.folder import ended
+from penstock.spark.run.folder import ended, note_end
 from penstock.spark.run.system import System
 from penstock.spark.shipped.place import Place
 from penstock.spark.silent import Asker, Silent, within
@@ -162,6 +163,8 @@ def test_a_run_ends_without_what_a_silent_host_has_to_end(tmp_path: Path, monkey
     system.runners = {"h1": Frozen("h1", thaw), "h2": Frozen("h2", thawed)}
     system.copies = SimpleNamespace(guard=SimpleNamespace(end=lambda: None), leave=lambda _: thaw.wait(20))
     system.deployment, begin = SimpleNamespace(place=Place(str(tmp_path))), time.time()
+    system.made = begin
+    (system.deployment.place / "begun.json").publish(json.dumps([begin]).encode())
     fenced: list[bool] = []
     monkeypatch.setattr(system, "_finish", lambda: None)
     monkeypatch.setattr(system, "fence", lambda: fenced.append(True))
@@ -170,3 +173,14 @@ def test_a_run_ends_without_what_a_silent_host_has_to_end(tmp_path: Path, monkey
     assert fenced == [True]
     assert [begin <= at <= time.time() for at in ended(system.deployment.place)] == [True]
     thaw.set()
+
+
+def test_a_start_that_fails_ends_no_run(tmp_path: Path) -> None:
+    """The end of a run is noted only if it has begun: the one before it, long ago, has not gone on until now."""
+    place = Place(str(tmp_path))
+    note_end(place, 100.0)
+    (place / "begun.json").publish(b"[50.0]")
+    note_end(place, 100.0)
+    assert ended(place) == ()
+    note_end(place, 50.0)
+    assert len(ended(place)) == 1

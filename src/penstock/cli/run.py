@@ -164,11 +164,14 @@ def _tell(end: EndOptions, job: Job, done: Done, document: Document, *, json: bo
     Neither is lost with the other: the reader of the answer may leave, or a disk be full.
     """
     try:
-        if end.report is not None:
-            write_json(end.report, document)
-        return end.learn is None or _learn(job, done, end.learn)
+        try:
+            if end.report is not None:
+                write_json(end.report, document)
+        finally:
+            enough = end.learn is None or _learn(job, done, end.learn)
     finally:
         (common.answer if json else show)(document)
+    return enough
 
 
 def _learn(job: Job, done: Done, out: str) -> bool:

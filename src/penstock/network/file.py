@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import attrs
 import msgspec
 
-from penstock.errors import InputError
+from penstock.errors import InputError, commands
 from penstock.files import Document, Text, convert, schema_of, suggest
 from penstock.network.doubts import doubts
 from penstock.network.model import Growth, Network, Operator, Sink, Source
@@ -210,7 +210,7 @@ def parse_network(document: Document, file: str | None = None) -> Network:
                 raise InputError(f"expected a table, got {table!r}", at=f"{key}.{name}", hint=f"write [{key}.{name}]")
     tables = ("sources", "operators", "sinks")
     top = convert({key: value if key not in tables else {} for key, value in document.items()}, NetworkFile, "")
-    if not (FOLDER.fullmatch(top.name) and top.name.isprintable()):
+    if not FOLDER.fullmatch(top.name) or any(commands(character) for character in top.name):
         # A run's folder has this name unless another one is given.
         raise InputError(f"expected a name that a folder may have, got {top.name!r}", at="name")
     _defaults(top.defaults)

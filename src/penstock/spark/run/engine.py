@@ -285,7 +285,7 @@ class Engine:
         def work(system: System) -> frozenset[str]:
             open_schedules(deployment, self._interval(trigger), time.time())
             drain(system, {name: host.cores for name, host in self.cluster.hosts.items()}, tell)
-            note_end(deployment.place)
+            note_end(deployment.place, system.made)
             return frozenset()
 
         return self._worked(deployment, False, tell, work)

@@ -46,7 +46,7 @@ import attrs
 from penstock.errors import EngineError, InputError
 from penstock.files import compact
 from penstock.network import Network, meaning, network_document, read_network_document
-from penstock.own import private
+from penstock.own import unlinked
 from penstock.spark.compile import Deployment
 from penstock.spark.hosts.sessions import id_of
 from penstock.spark.left import FORM, claimed, damaged, digest, lock, refuse_others, refuse_simulated, said
@@ -86,7 +86,7 @@ def owned(folder: Place) -> Iterator[None]:
         if isinstance(folder, RemotePlace):
             yield
             return
-        file = open((folder / "lock").path, "a", opener=private)  # noqa: SIM115
+        file = open((folder / "lock").path, "a", opener=unlinked)  # noqa: SIM115
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror or error}", file=folder.path) from None
     with file:
@@ -125,9 +125,14 @@ def open_schedules(deployment: Deployment, trigger: float, since: float) -> None
     (place / "begun.json").replace(json.dumps([*begun(place), max(since, epoch_of(place))]).encode())
 
 
-def note_end(folder: Place) -> None:
-    """Write down that a run ends now: batches at work still come to their end."""
-    (folder / "ended.json").replace(json.dumps([*ended(folder), time.time()]).encode())
+def note_end(folder: Place, since: float) -> None:
+    """Write down that a run ends now, if one has begun since a moment (s since 1970): a start that fails is none.
+
+    Batches at work still come to their end. Where nothing can be written a run ends, too.
+    """
+    if max(begun(folder), default=0.0) >= since:
+        with contextlib.suppress(OSError):
+            (folder / "ended.json").replace(json.dumps([*ended(folder), time.time()]).encode())
 
 
 def begun(folder: Place) -> tuple[float, ...]:
@@ -226,8 +231,9 @@ def note(deployment: Deployment, claim: Claim) -> None:
         "given_up": sorted(claim.given_up),
     }
     _tell(deployment)
-    # Options of queries that were attached may hold passwords.
-    (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode(), mode=0o600, lasting=True)
+    # Options of queries that were attached may hold passwords; without any, who looks on may be somebody else.
+    mode = 0o666 if claim.grown is None else 0o600
+    (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode(), mode, lasting=True)
 
 
 def _described(deployment: Deployment) -> Document:

@@ -12,10 +12,10 @@ from penstock.spark.shipped.deliver import is_folder, shown, shown_by
 from penstock.spark.shipped.place import place_of
 
 
-def refuse_newer(query: Query) -> None:
+def refuse_newer(query: Query, *, copied: bool) -> None:
     """Refuse to go on where a sink has files of batches that the run's folder knows nothing of.
 
-    Of the batch behind the last one a kill may have left some.
+    Of one that was planned a kill may have left some; where a query is ``copied``, another copy may have planned it.
 
     Raises
     ------
@@ -23,14 +23,18 @@ def refuse_newer(query: Query) -> None:
         Naming the first of them.
     """
     spec = query.spec
-    last = max(begun_and_ended(spec.checkpoint)[1], last_counted(spec.folder, query.name))
+    begun, ended = begun_and_ended(spec.checkpoint)
+    last = max(ended, last_counted(spec.folder, query.name))
+    may = max(begun, last + copied)
+    if may < 0:
+        return  # it has never run: sinks cannot hold anything of it
     for way in spec.sinks:
         names: list[str] = []
         if is_folder(way.format, way.options):
             with contextlib.suppress(OSError, ValueError):  # it may be where only hosts can look
                 names = place_of(way.options["path"]).names()
         found = [batch for name in names if (batch := shown_by(way, name)) is not None]
-        if max(found, default=-1) > last + 1:
+        if max(found, default=-1) > may:
             first = f"{shown(way)}{min(batch for batch in found if batch > last):012d}-…"
             raise InputError(
                 f"the sink {way.name!r} is newer than this folder, which knows of no batch behind {last} of "

@@ -83,6 +83,8 @@ class System:
         Those that follow; ``runners`` and ``compiled`` are of the units, as the copy that leads runs them.
     asker
         Asks hosts of whose answers one does not know when they come.
+    made
+        When this was made (s since 1970).
     ended
         Set once nothing is to begin any more.
     moments
@@ -104,6 +106,7 @@ class System:
         speed: Callable[[str], float],
     ) -> None:
         self.claim, self.hosts, self.sessions, self.prompt = claim, hosts, sessions, prompt
+        self.made = time.time()
         self._speed = speed
         self.down: set[str] = set()
         self.deployment = _as_claimed(deployment, claim)
@@ -159,7 +162,7 @@ class System:
             for unit in mine[host]:
                 if not (adopt and unit.host == host and self._adopt(unit, noted)):
                     self.deliver(self.compile(unit.on(host)), unit, told.get(unit.name, ()))
-                    refuse_newer(self.compiled[unit.name])
+                    refuse_newer(self.compiled[unit.name], copied=bool(unit.copies))
 
         with ThreadPoolExecutor(max(1, len(mine))) as pool:
             list(pool.map(work, mine))
@@ -446,8 +449,7 @@ class System:
     def stop(self) -> None:
         """Let no batch begin, wait for those that run, and stop; nothing delivers from then on."""
         self.ended.set()
-        with contextlib.suppress(OSError):  # queries stop also where nothing can be written
-            note_end(self.deployment.place)
+        note_end(self.deployment.place, self.made)
 
         def end(what: Callable[[], object]) -> None:
             with contextlib.suppress(Silent):
