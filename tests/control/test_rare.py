@@ -29,7 +29,7 @@ def learned(parts, given=0.001, enough=20.0):
     for looks, tried, emitted in parts:
         for _ in range(looks):
             fresh = np.array([[tried, emitted]])
-            sums = sums * fading(sums, fresh, 0.5**0.1, enough)[:, None] + fresh
+            sums = sums * fading(sums, fresh, 0.5**0.1, [False], enough)[:, None] + fresh
         found.append(float(likely(*sums.T, np.array([given]))[0]))
     return found
 

@@ -263,6 +263,24 @@ def test_a_learned_selectivity_has_the_growth_in_it():
     assert (program.selectivity, program.growth) == ((learned,), None)
 
 
+def test_outputs_that_are_few_grow_from_the_rate_at_which_they_were_learned():
+    """Where the rate has changed, the selectivity and the rate at which it holds are of the same looks."""
+    lists = Operator(
+        name="lists", kind="aggregate", inputs=("s",), by=("x",), cost=(1e-3,), selectivity=(0.01,),
+        growth=Growth(0.0, 100.0),
+    )  # fmt: skip
+    network = Network.of("g", [Source(name="s")], [lists], [Sink(name="t", input="lists")])
+    now = moment(network, {"lists": "h1"}, Rates.constant({"s": 100.0}, 8.0))
+    for rate in (*[100] * 60, *[400] * 10):
+        counts = {key: np.array([rate]) for key in ("entered", "served", "tried")}
+        work = rate * np.array([1e-3])
+        seen = attrs.evolve(now.seen, **counts, emitted=np.array([1]), work=work)
+        now = attrs.evolve(now, seen=seen, known=now.known.updated(seen, network))
+    for rate in (100.0, 400.0, 1600.0):
+        model = load_model(now.priced(), Rates.constant({"s": rate}, 1.0))
+        assert model.inflow("t").mean() == pytest.approx(1.0, rel=0.15)  # the given one counts a little
+
+
 def test_a_given_selectivity_keeps_its_growth():
     """Where nothing was learned of late, an output grows as the network says; without input nobody knows from where."""
     now = moment(growing(), {"sums": "h1", "reads": "h2"}, Rates.constant({"s": 400.0}, 20.0))

@@ -102,7 +102,9 @@ class Knowledge:
             fresh[fullest[base] != np.arange(len(base)), 2:] = 0.0
             copies, fresh = fresh, np.zeros((len(names), 4))
             np.add.at(fresh, base, copies)
-        sums[:, 2:] = before[:, 2:] * fading(before[:, 2:], fresh[:, 2:], self._fading(seen.period), ENOUGH)[:, None]
+        grows = [operator.growth is not None for operator in prior.operators.values()]  # as `learned_at` weighs
+        counts_on = fading(before[:, 2:], fresh[:, 2:], self._fading(seen.period), grows, ENOUGH)
+        sums[:, 2:] = before[:, 2:] * counts_on[:, None]
         windows = self._windows(prior, fresh, seen.period)
         for k, name in enumerate(names):
             if name in taken:

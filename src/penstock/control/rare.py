@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from penstock.control.flow import Floats
@@ -16,7 +18,7 @@ SLOW = 10.0
 """Factor on the half-life of what was seen where few outputs come."""
 
 
-def fading(before: Floats, fresh: Floats, share: float, enough: float) -> Floats:
+def fading(before: Floats, fresh: Floats, share: float, grows: Sequence[bool], enough: float) -> Floats:
     """Return the share with which what operators tried and put out counts on, array (operators,).
 
     Parameters
@@ -25,13 +27,15 @@ def fading(before: Floats, fresh: Floats, share: float, enough: float) -> Floats
         Arrays (operators, 2), tuples tried and put out, until now and in the newest look.
     share
         With which other things count on.
+    grows
+        Operators whose selectivity depends on the rate: it has to be of the rates that count now, however few came.
     enough
         Tuples tried below which nothing fades.
     """
     with np.errstate(divide="ignore"):
         few, tried = FEW / before[:, 1], np.minimum(enough / before[:, 0], 1.0)
     # What is dropped teaches nothing newer.
-    slow = np.where(fresh[:, 0] > 0, share ** (1 / SLOW), 1.0)
+    slow = np.where(grows, share, np.where(fresh[:, 0] > 0, share ** (1 / SLOW), 1.0))
     found: Floats = np.maximum(np.clip(few, share, slow), tried)
     return found
 
