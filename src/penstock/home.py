@@ -12,6 +12,9 @@ HOME = ".penstock"
 KEPT = f"{HOME}/hosts.json"
 """The file of hosts that outlive penstock."""
 
+SIMULATED = "-simulated"
+"""What the name of a simulated controller's folder ends with where a run on Spark has the one of its network."""
+
 
 def run_folder(named: str | os.PathLike[str] | None, network: str) -> str:
     """Return the folder of a run: the one that is named, or the one of its network in `HOME`.

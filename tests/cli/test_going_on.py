@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from penstock.cli.hosts import FILE
+from penstock.control.folder import Folder
 from penstock.errors import InputError
+from penstock.home import KEPT
 from penstock.network import read_network
 from penstock.spark import hosts
 from penstock.spark.compile import Deployment
@@ -159,7 +162,7 @@ def test_hosts_that_run_already_are_taken(penstock: Any, tmp_path: Path, monkeyp
     files = leave(tmp_path)[1:6]
     for command in (["run", *files, "--once", "--placement", "kept=h1,few=h2"], ["calibrate", *files[:3]]):
         assert "would have started" in penstock(*command).err
-    assert found == [(["h1", "h2"], FILE), (["h1"], FILE)]
+    assert found == [(["h1", "h2"], KEPT), (["h1"], KEPT)]
 
 
 @pytest.mark.parametrize("name", ["control", "run"])
@@ -178,18 +181,71 @@ def test_a_folder_in_which_a_run_is_at_work_is_refused(
     assert ({*(tmp_path / "run").iterdir()}, asked) == (there, {})
 
 
-def test_simulated_and_real_runs_do_not_share_a_folder(penstock: Any, tmp_path: Path, asked: dict[str, Any]) -> None:
-    """A simulated controller is refused in the folder of a run, and a run in that of a simulated controller."""
+@pytest.fixture
+def refused(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is asked of the hosts' start by any command, which is refused."""
+    monkeypatch.setattr("penstock.spark.hosts.start_hosts", hosts.begin_hosts)
+    return asked
+
+
+def test_a_simulated_controller_is_refused_in_a_folder_of_a_run_that_is_named(penstock: Any, tmp_path: Path) -> None:
+    """However the folder is written; who looks on would take its decisions for those of the run."""
     command, run = leave(tmp_path, moved="h2"), tmp_path / "run"
+    for name in (run, f"file://{run}"):
+        done = penstock(*command[:5], name, "--engine", "simulation", *command[8:])
+        assert (done.code, "a run on Spark has this folder" in done.err) == (2, True)
+        assert f"--directory, such as {name}-simulated" in " ".join(done.err.split())
+
+
+def test_a_run_moves_what_a_simulated_controller_has_left_aside(
+    penstock: Any, tmp_path: Path, refused: dict[str, Any]
+) -> None:
+    """It is said where that is; while the controller works the run is refused, before hosts start."""
+    command, run = leave(tmp_path), tmp_path / "run"
     simulated = [*command[:6], "--engine", "simulation", *command[8:]]
-    done = penstock(*simulated)
-    assert (done.code, "a run on Spark has this folder" in done.err) == (2, True)
-    assert f"--directory, such as {run}-simulated" in " ".join(done.err.split())
-    (run / "run.json").unlink()
-    assert penstock(*simulated).code == 0
-    for real in (command, ["run", *command[1:6], "--algorithm", "largest-first"]):
+    reals = command, ["run", *command[1:6], "--algorithm", "largest-first"]
+    for number, real in enumerate(reals, 1):
+        assert penstock(*simulated).code == 0
+        with Folder(run).held():
+            done = penstock(*real)
+            assert (done.code, "a simulated controller works in this folder" in done.err) == (2, True)
+        assert not refused
         done = penstock(*real)
-        assert (done.code, "a simulated controller has this folder" in done.err) == (2, True)
-    with pytest.raises(InputError, match="simulated"):
-        claim(Deployment(read_network(tmp_path / "network.toml"), {"kept": "h1", "few": "h1"}, str(run)))
-    assert not asked
+        assert f"is in {run}/control-simulated-{number} from now on" in " ".join(done.err.split())
+        assert "would have started" in done.err
+        assert Folder(run / f"control-simulated-{number}").directory.joinpath("state.json").exists()
+        assert not Folder(run).used
+        refused.clear()
+    assert penstock(*simulated).code == 0
+    claim(Deployment(read_network(tmp_path / "network.toml"), {"kept": "h1", "few": "h1"}, str(run)))
+    assert (run / "control-simulated-3").exists()
+
+
+def test_the_usual_folders_are_two_where_a_run_has_the_first(
+    penstock: Any, tmp_path: Path, refused: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a folder a run and a simulated controller go on beside each other, in whichever order they come."""
+    monkeypatch.chdir(tmp_path)
+    command = leave(tmp_path)
+    real, simulated = (
+        [*command[:4], "--engine", engine, *command[8:], *more]
+        for engine, more in (("spark", ()), ("simulation", ("--json",)))
+    )
+    assert penstock(*simulated).document["directory"] == ".penstock/n"
+    assert "would have started" in penstock(*real).err
+    claim(Deployment(read_network(tmp_path / "network.toml"), {"kept": "h1", "few": "h1"}, ".penstock/n"))
+    for _ in range(2):
+        done = penstock(*simulated)
+        assert done.document["directory"] == ".penstock/n-simulated"
+        assert "a run on Spark has .penstock/n; this simulated one is in .penstock/n-simulated" in done.err
+        assert penstock("status", "--json").document["directory"] == ".penstock/n-simulated"
+    with Folder(".penstock/n").held():
+        assert penstock("status", "--json").document["directory"] == ".penstock/n"
+        with Folder(".penstock/n-simulated").held():
+            assert "2 controllers have folders here" in penstock("status").err
+    Folder(".penstock/n").write({})
+    for at, last in ((-60, "n-simulated"), (60, "n")):
+        when = time.time() - 100 + at
+        os.utime(".penstock/n-simulated/control/state.json", (time.time() - 100,) * 2)
+        os.utime(".penstock/n/control/state.json", (when, when))
+        assert penstock("history", "--json").document["directory"] == f".penstock/{last}"

@@ -10,10 +10,9 @@ import typer
 
 from penstock.cli import common, options
 from penstock.cli.decisions import show
-from penstock.cli.engines import ENGINES, Wanted, begun, rehearsed
+from penstock.cli.engines import ENGINES, Wanted, begun, folder_for, make_room, rehearsed
 from penstock.errors import InputError, locating
 from penstock.files import Document
-from penstock.home import run_folder
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
@@ -133,7 +132,12 @@ class FolderOptions(NamedTuple):
     ] = None
     directory: Annotated[
         str | None,
-        typer.Option("--directory", metavar="DIR", help="The controller's folder; default .penstock/<network name>."),
+        typer.Option(
+            "--directory",
+            metavar="DIR",
+            help="The controller's folder; default .penstock/<network name>, which a run on Spark does not share "
+            "with a simulated one: that is in .penstock/<network name>-simulated.",
+        ),
     ] = None
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start over where a controller was killed, instead of going on.")
@@ -157,7 +161,7 @@ def command(
 
     _check(inputs, goal, run)
     graph, known, cluster = deployed = reading.get_deployment(network)
-    directory = run_folder(folder.directory or cluster.spark.directory, graph.name)
+    directory = folder_for(run.engine, folder.directory or cluster.spark.directory, graph.name)
     # A run that was cut off waits for its hosts: what comes next is imported meanwhile.
     with begun(run.engine, graph, cluster, goal.spare, directory) as left:
         from penstock.control import request
@@ -180,6 +184,8 @@ def command(
         )  # fmt: skip
         place, began = Folder(directory), time.perf_counter()
         identity = _identity(wanted, inputs, goal, run, control, happenings)
+        if not simulated:
+            make_room(directory)
         with place.held():
             before = None if folder.fresh else left_by(place, identity, happenings)  # refuses before anything runs
             wanted = _since(wanted, before, happenings)

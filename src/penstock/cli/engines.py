@@ -12,7 +12,7 @@ import attrs
 
 from penstock.cli import common
 from penstock.errors import InputError
-from penstock.home import KEPT
+from penstock.home import KEPT, SIMULATED, run_folder
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
@@ -174,12 +174,14 @@ def begun(engine: str, network: Network, cluster: Cluster, spare: int, folder: s
     ------
     InputError
         If a run on Spark is at work there, or is of another network, or has left something on hosts that are not in the
-        cluster, nor among as many spare ones; or what has run there was simulated and this is not, or the reverse.
+        cluster, nor among as many spare ones; or a run on Spark has it, and this one is simulated.
     """
+    from penstock.spark.left import has_run
+
     if engine != "spark":
-        if (Path(folder) / "run.json").exists():
+        if has_run(folder):
             # Who looks on would take its decisions for those of the run.
-            hint = f"name another --directory, such as {folder.rstrip('/')}-simulated"
+            hint = f"name another --directory, such as {folder.rstrip('/')}{SIMULATED}"
             raise InputError("a run on Spark has this folder", file=folder, hint=hint)
         yield Begun(cluster)
         return
@@ -200,6 +202,31 @@ def begun(engine: str, network: Network, cluster: Cluster, spare: int, folder: s
         early = begin() if lies is not None and not controlled else None
         placement = None if there is None else left.placement_of(there)
         yield Begun(whole, placement, early or (lambda: begin()()))
+
+
+def folder_for(engine: str, named: str | None, network: str) -> str:
+    """Return the folder of a controller: a simulated one has its own beside that of a run, unless one is named.
+
+    Raises
+    ------
+    InputError
+        As `run_folder`.
+    """
+    from penstock.spark.left import has_run
+
+    folder = run_folder(named, network)
+    if engine == "spark" or named is not None or not has_run(folder):
+        return folder
+    common.note(f"note: a run on Spark has {folder}; this simulated one is in {folder}{SIMULATED}")
+    return folder + SIMULATED
+
+
+def make_room(folder: str) -> None:
+    """Move what a simulated controller has left in the folder of a run aside, and say so."""
+    from penstock.spark.left import set_aside
+
+    if (aside := set_aside(folder)) is not None:
+        common.say(f"note: what a simulated controller has left in {folder} is in {aside} from now on")
 
 
 def _with_spares(cluster: Cluster, spare: int, used: Collection[str], folder: str) -> Cluster:

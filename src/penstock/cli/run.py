@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from penstock.cli import common, options
+from penstock.cli.engines import make_room
 from penstock.errors import EngineError, InputError, locating
 from penstock.files import Document, write_json
 from penstock.home import KEPT, run_folder
@@ -146,6 +147,7 @@ def command(
         young=YOUNG * any(cluster.hosts[name].spark is None for name in placed.values()), teach=end.learn is not None,
     )  # fmt: skip
     told = _modes(graph, cluster, placed, end)
+    make_room(folder)
     with common.ending_in_order() as asked, common.progress() as tell:
         tell("starting hosts", 0.0)
         with hosts.start_hosts(cluster, names=sorted(set(placed.values())), kept=KEPT) as running:

@@ -31,7 +31,7 @@ import attrs
 
 from penstock.errors import EngineError, InputError, no_locks, writing
 from penstock.files import Document, read_kept, to_json
-from penstock.home import HOME
+from penstock.home import HOME, SIMULATED
 from penstock.own import own_folder, private
 from penstock.telemetry.runs import ABOUT
 
@@ -339,8 +339,18 @@ def _replace(path: Path, text: str) -> None:
         os.replace(part, path)
 
 
+def _newest(idle: Iterable[Folder]) -> list[Folder]:
+    """Return folders, of each network the one written last: its run's, or the simulated one's beside it."""
+    found: dict[Path, Folder] = {}
+    for folder in sorted(idle, key=lambda each: -(each.age or 0.0)):
+        found[folder.directory.with_name(folder.directory.name.removesuffix(SIMULATED))] = folder
+    return sorted(found.values(), key=lambda each: each.directory)
+
+
 def folder_of(directory: str | None) -> Folder:
     """Return the folder that a command means: the one named, or the only one under ``.penstock``.
+
+    Of those of one network, without a controller at work, that is the one written last.
 
     Raises
     ------
@@ -357,7 +367,7 @@ def folder_of(directory: str | None) -> Folder:
         if directory is not None and (Path(directory) / ABOUT).is_file():
             hint = f"this is the folder of a penstock run: penstock dashboard {directory}"
         raise InputError("no controller has run here", file=where, hint=hint)
-    alive = [folder for folder in known if folder.alive] or known
+    alive = [folder for folder in known if folder.alive] or _newest(known)
     if len(alive) == 1:
         return alive[0]
     named = ", ".join(str(folder.directory) for folder in alive)

@@ -116,7 +116,7 @@ def going_on(folder: str, network: Network, *, held: bool = False) -> Document |
     Raises
     ------
     InputError
-        As `claimed`, or if another penstock or another network runs there, or a simulated controller has.
+        As `claimed`, or if another penstock or another network runs there.
     """
     place = place_of(folder)
     if not held and not isinstance(place, RemotePlace):
@@ -124,23 +124,60 @@ def going_on(folder: str, network: Network, *, held: bool = False) -> Document |
         with contextlib.suppress(OSError), open((place / "lock").path) as file:
             lock(file, folder, fcntl.LOCK_SH)
     there = claimed(folder)
-    if there is None:
-        refuse_simulated(folder)
-    else:
+    if there is not None:
         refuse_others(there, {"form": FORM, "digest": digest(meaning(network))}, folder)
     return there
 
 
-def refuse_simulated(folder: str) -> None:
-    """Refuse a folder that a simulated controller has: who looks on would take its decisions for those of a run.
+def has_run(folder: str) -> bool:
+    """Whether a run is in a folder, as far as that can be seen from here."""
+    with contextlib.suppress(OSError, ValueError, ImportError):
+        return (place_of(folder) / "run.json").exists()
+    return False
+
+
+def set_aside(folder: str) -> str | None:
+    """Make room for a run where a simulated controller has been; return where its files are now, None: none were there.
+
+    Who looks on would take its decisions for those of the run.
 
     Raises
     ------
     InputError
-        Naming the folder.
+        If the controller works still, or its files cannot be moved.
     """
-    if (place_of(folder) / "control" / ABOUT).exists():
-        raise InputError("a simulated controller has this folder", file=folder, hint="name another --directory")
+    place = place_of(folder)
+    control = place / "control"
+    # A controller's files are always on this machine.
+    if isinstance(place, RemotePlace) or not (control / ABOUT).exists() or (place / "run.json").exists():
+        return None
+    number = 1
+    while (aside := place / f"control-simulated-{number}").exists():
+        number += 1
+    try:
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(FileNotFoundError):
+                # Held while they move, so that none begins meanwhile.
+                _look(stack.enter_context(open((control / "lock").path)))
+            control.move(aside)
+    except BlockingIOError:
+        hint = "stop it (penstock stop), or name another --directory"
+        raise InputError("a simulated controller works in this folder", file=folder, hint=hint) from None
+    except OSError as error:
+        raise InputError(
+            f"cannot be moved: {error.strerror}", file=control.path, hint="name another --directory"
+        ) from None
+    return aside.path
+
+
+def _look(lock: IO[str]) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        # A file system without locks has no controller at work.
+        pass
 
 
 def refuse_others(there: Document, mine: Mapping[str, object], folder: str) -> None:

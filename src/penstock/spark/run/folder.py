@@ -49,7 +49,7 @@ from penstock.network import Network, meaning, network_document, read_network_do
 from penstock.own import unlinked
 from penstock.spark.compile import Deployment
 from penstock.spark.hosts.sessions import id_of
-from penstock.spark.left import FORM, claimed, damaged, digest, lock, refuse_others, refuse_simulated, said
+from penstock.spark.left import FORM, claimed, damaged, digest, lock, refuse_others, said, set_aside
 from penstock.spark.paths import paths_of
 from penstock.spark.run.asking import asked
 from penstock.spark.run.units import Unit
@@ -185,7 +185,7 @@ def claim(deployment: Deployment) -> Claim:
     mine = _described(deployment)
     there = claimed(deployment.folder)
     if there is None:
-        refuse_simulated(deployment.folder)
+        set_aside(deployment.folder)
         units = tuple(Unit.placed(part, deployment.placement) for part in deployment.fragments)
         found = Claim(secrets.token_hex(4), units, {})
         note(deployment, found)
