@@ -142,6 +142,22 @@ def test_a_limit_is_raised_where_the_most_that_rows_cost_allows(job: Any, deploy
     assert ask(deployment(attrs.evolve(held, limit=3000.0)), latency=1.0).advice == ()
 
 
+def test_no_limit_is_advised_that_cannot_bear_the_rate(job: Any, deployment: Any) -> None:
+    """Where a limit holds a query back, one that falls behind too is never advised; a note says what would do."""
+    held = job(rates=1000.0, overhead=1.0, cost=1.05e-3, limit=2000.0)
+    report = ask(deployment(held))
+    assert of_kind(report, "rate-limit") == []
+    assert "q falls behind with at most 2,000 rows a batch, and no limit is enough" in report.notes[-1]
+    # The replay ends long before batches are as large as they would have to be.
+    report = ask(deployment(attrs.evolve(held, cost=0.99e-3)))
+    assert of_kind(report, "rate-limit") == []
+    assert "keeps up only with 100,000 rows or more" in report.notes[-1]
+    report = ask(deployment(attrs.evolve(held, cost=0.5e-3, limit=1000.0)))
+    (found,) = of_kind(report, "rate-limit")
+    assert found.proposal.new == 4000
+    assert not any("falls behind" in note for note in report.notes)
+
+
 def test_a_kafka_sink_needs_no_limit(job: Any, deployment: Any) -> None:
     """Where rows leave during the batch, large batches do not keep them waiting twice: no limit is advised."""
     busy = with_burst(deployment(job(trigger=2.0, progressive=True)), 3.0, 20.0)

@@ -13,7 +13,8 @@ from penstock.advice.measure import busy, correlation, latency
 from penstock.advice.rates import grown
 from penstock.advice.replay import replay
 from penstock.advice.rows import Replayed
-from penstock.advice.values import Advice, Aims, Deployment, Report
+from penstock.advice.values import Advice, Aims, Deployment, Job, Report
+from penstock.units import human
 
 DRAWS = 40
 """Possible truths that every proposal is judged by."""
@@ -77,14 +78,27 @@ def _unsure(deployment: Deployment) -> Iterator[str]:
 
 
 def _held(deployment: Deployment, found: Iterable[Advice]) -> Iterator[str]:
-    """Tell of queries that their limit holds back, where no larger one could be judged."""
+    """Tell of queries that their limit holds back, where no larger one could be judged, or none is enough."""
     advised = {each.proposal.query for each in found if each.proposal.kind == "rate-limit"}
     for name, job in deployment.jobs.items():
-        if not job.measured and name not in advised and job.rate * max(job.trigger, job.seconds(job.limit)) > job.limit:
+        if name in advised or not job.rate * max(job.trigger, job.seconds(job.limit)) > job.limit:
+            continue
+        if job.advisable:
+            yield f"{name} falls behind with at most {job.limit:,.0f} rows a batch, and {_enough(job)}"
+        elif not job.measured:
             yield (
                 f"{name} falls behind with at most {job.limit:,.0f} rows a batch, which do not tell whether it keeps "
                 "up with more: raise the limit, and look again"
             )
+
+
+def _enough(job: Job) -> str:
+    """Say from how many rows a batch on a query keeps up with its rate, or that no limit is enough."""
+    work = job.cost * job.rate
+    if work >= 1:
+        return f"no limit is enough: what comes in a second takes {work:.3g} s without any overhead"
+    rows = job.rate * max(job.trigger, job.shortest, job.overhead / (1 - work))
+    return f"keeps up only with {rows:,.0f} rows or more, which take {human(job.seconds(rows))}"
 
 
 def _grown(deployment: Deployment, factor: float, truths: Iterable[Draw]) -> dict[str, dict[str, float]]:

@@ -155,8 +155,11 @@ def limits(job: Job, trigger: float, largest: float) -> list[float]:
     """Return limits to try, from what keeps up with the mean rate up to the largest batch that comes without one; in
     place of a limit that there is also one that leaves room beyond.
     """
-    found = set() if np.isinf(job.limit) else {rounded(ROOM * largest)}
-    spare = 1 - job.cost * job.rate
+    raised, spare = rounded(ROOM * largest), 1 - job.cost * job.rate
+    # Where no limit is enough the replay never catches up, and its largest batch is only how far it came. Of unknown
+    # costs it takes the most, so that a larger limit may bear the rate all the same.
+    bears = not job.certain or raised >= job.rate * max(trigger, job.seconds(raised))
+    found = {raised} if bears and not np.isinf(job.limit) else set()
     if spare > 0 and largest >= 2:
         # A query keeps up if its rate's rows of a batch's time are no more than the limit.
         low = max(math.ceil(1.1 * job.rate * max(trigger, job.overhead / spare)), 1.0)
