@@ -259,7 +259,9 @@ def test_decisions_say_which_sinks_they_know_nothing_of(penstock: Any, tmp_path:
     said, placed = "no window before windows ends within the rates of 60 s", "a=h1,w=h1"
     common = ["--rates", "s=9", "--model", "microbatch", "--json"]
     admitted = penstock("admit", path, new, "--hosts", 1, "--placement", placed, "--latency", 9, *common).document
-    assert admitted["admitted"]
+    # It shares the host of the windows, and nobody knows how late these are with it.
+    assert not admitted["admitted"]
+    assert (admitted["breaks"], admitted["unknown"]) == ([], ["windows"])
     assert admitted["sinks"]["windows"]["worst"] is admitted["sinks"]["windows"]["before"] is None
     assert admitted["sinks"]["rows"]["worst"] is not None
     for found in (
@@ -270,6 +272,57 @@ def test_decisions_say_which_sinks_they_know_nothing_of(penstock: Any, tmp_path:
     ):
         assert sum(said in note for note in found["notes"]) == 1
     assert found["sinks"]["windows"]["worst"] is found["sinks"]["windows"]["interval"]["worst"] is None
+    assert found["worst"] == max(found["series"]) > 0
+
+
+def test_only_sinks_that_a_query_may_delay_decide(penstock: Any, tmp_path: Path) -> None:
+    """A query is kept away from windows of which nothing is known, and refused where it brings such; not in doubt."""
+    path, new = tmp_path / "network.toml", tmp_path / "new.toml"
+    path.write_text(WINDOWS)
+    query = (
+        'name = "m"\n[sources.s]\n[operators.b]\nkind = "filter"\ninput = "s"\nwhere = "true"\ncost = 1e-3\n'
+        'selectivity = 1\n[sinks.more]\ninput = "b"\n'
+    )
+    new.write_text(query)
+    asked = ["--placement", "a=h1,w=h1", "--latency", 9, "--rates", "s=9", "--model", "microbatch"]
+    found = penstock("admit", path, new, "--hosts", 2, *asked, "--json").document
+    assert found["admitted"]
+    assert (found["placement"], found["unknown"]) == ({"b": "h2"}, [])
+    assert found["sinks"]["windows"]["worst"] is None
+    assert penstock("admit", path, new, "--hosts", 2, *asked, "--sure", "--json").document["unknown"] == ["windows"]
+    assert penstock("admit", path, new, "--hosts", 1, *asked, "--duration", 700).code == 0
+    path.write_text(query)
+    new.write_text(WINDOWS)
+    asked[1] = "b=h1"
+    refused = penstock("admit", path, new, "--hosts", 2, *asked)
+    assert refused.code == 1
+    assert "not known to keep it: windows" in refused.err
+    assert "give longer rates (--duration" in refused.err
+    sure = ["--host-like", "h1", *asked[2:]]
+    assert penstock("provision", new, *sure).code == 0
+    refused = penstock("provision", new, *sure, "--sure")
+    assert refused.code == 1
+    assert "no window before windows ends" in refused.err
+
+
+@pytest.mark.parametrize("model", ["mace", "pipelined", "microbatch", "sharing"])
+def test_numbers_are_there_where_nothing_waits_for_a_window(penstock: Any, tmp_path: Path, model: str) -> None:
+    """Where nothing comes, or a filter lets nothing through, latencies are 0 as the series is, and so are intervals."""
+    path = tmp_path / "network.toml"
+    path.write_text(
+        'name = "n"\n[sources.s]\n[operators.a]\nkind = "filter"\ninput = "s"\ncost = 1e-3\nselectivity = 0\n'
+        '[sinks.o]\ninput = "a"\n'
+    )
+    for rate in (0, 9):
+        asked = ["--hosts", 1, "--rates", f"s={rate}", "--model", model, "--json"]
+        found = penstock("estimate", path, *asked, "--placement", "a=h1").document
+        sink = found["sinks"]["o"]
+        assert {sink[key] for key in ("worst", "p99", "p50", "mean")} == set(found["tuples"].values()) == {0.0}
+        assert found["worst"] == max(found["series"])
+        assert found["interval"]["worst"] == [found["p05"]["worst"], found["p95"]["worst"]]
+        assert sink["interval"]["worst"] == [0.0, 0.0]
+        (best,) = penstock("compare", path, *asked, "--placements", "a=h1").document["ranking"]
+        assert (best["worst"], best["mean"]) == (found["worst"], found["mean"])
 
 
 def test_sinks_whose_windows_do_not_end_are_named(penstock: Any, root: Path, tmp_path: Path) -> None:

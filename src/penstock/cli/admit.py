@@ -56,7 +56,7 @@ def command(
     """
     from penstock.cli import reading
     from penstock.latency.models import checked_bound, default_model
-    from penstock.latency.unended import unended
+    from penstock.latency.unended import note_on
     from penstock.load import load_model
     from penstock.load.setting import Setting
     from penstock.running.as_modelled import unlike, worst_by_sink
@@ -79,7 +79,7 @@ def command(
     found = admit(runs, added, bound, model=name, sinks=bounds, doubt=doubt if query.sure else None)
     if found.after.spread is None:
         found = attrs.evolve(found, after=doubt(found.after, found.placement))
-    notes, after = unended(found.after.sinks, load_model(whole, expected)), beside(runs, whole, found.placement)
+    notes, after = note_on(found.after.unended, load_model(whole, expected)), beside(runs, whole, found.placement)
     if check:
         found = attrs.evolve(found, simulated=worst_by_sink(after, expected, name, answer.seed))
         notes += unlike(whole, cluster, after.placement, name)
@@ -129,10 +129,11 @@ def _show(document: Document, bounds: dict[str, float], model: str) -> None:
     common.table(f"worst latency in s, bound {document['bound']:g}", columns, rows)
     if "checked" in document:
         common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")
-    late = ", ".join(document["breaks"])
+    late, unknown = ", ".join(document["breaks"]), ", ".join(document["unknown"])
     common.say(
         f"worst {common.worst(document['latency'], document)} at {document['bottleneck']}"
         + (f"; would miss the bound: {late}" if late else "")
+        + (f"; not known to keep it: {unknown}" if unknown else "")
     )
     if "controller" in document:
         answer = document["controller"]

@@ -129,11 +129,11 @@ def command(
 
 def _said(best: Candidate, unfit: Sequence[Infeasible], rates: Rates) -> list[str]:
     """Return notes on sinks of which nothing is known, and on plans that are not ranked."""
-    from penstock.latency.unended import unended
+    from penstock.latency.unended import note_on
     from penstock.load import load_model
 
     left = [f"plans that hosts have no room for are left out: {len(unfit)}; of the first {unfit[0]}"] if unfit else []
-    return unended(best.estimate.sinks, load_model(best.made, rates)) + left
+    return note_on(best.estimate.unended, load_model(best.made, rates)) + left
 
 
 def _show(ranking: Sequence[Candidate], top: int, name: str, model: str, *, several: bool) -> None:
@@ -142,7 +142,8 @@ def _show(ranking: Sequence[Candidate], top: int, name: str, model: str, *, seve
         [
             position,
             _words(candidate.network, several, candidate.order, candidate.given),
-            *(candidate.estimate.total.told()[key] for key in ("worst", "mean")),
+            candidate.estimate.total.worst,
+            candidate.estimate.total.mean,
             candidate.estimate.bottleneck,
             candidate.load,
             *([candidate.simulated] if simulated else []),

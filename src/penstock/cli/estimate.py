@@ -54,7 +54,7 @@ def command(
     from penstock.latency.intervals import with_interval
     from penstock.latency.models import batches_unsaid, checked_bound, default_model, model_of
     from penstock.latency.second_opinion import second_opinion
-    from penstock.latency.unended import unended
+    from penstock.latency.unended import note_on
     from penstock.load.setting import Setting
     from penstock.running.as_modelled import unlike
     from penstock.sizing.headroom import headroom as largest
@@ -73,7 +73,7 @@ def command(
         document["notes"] += _crowded(cluster, placed)
     elif model.model is None and batches_unsaid(cluster, placed, known):
         document["notes"].append(BATCHES)
-    document["notes"] += unended(found.sinks, loads)
+    document["notes"] += note_on(found.unended, loads)
     if bound is not None:
         together, single = largest(loads, bound, lambda trial: decide(trial, placed, cluster, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
@@ -149,7 +149,7 @@ def _print(name: str, found: Estimate, document: Document, start: float) -> None
 
 def _row(name: str, latency: Quantiles) -> list[object]:
     """Return a row of the table; what is over nothing is left blank."""
-    return [name, *latency.told().values()]
+    return [name, *latency.told(unended=True).values()]
 
 
 def _moments(start: float, *since: float) -> list[str]:

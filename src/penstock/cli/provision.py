@@ -68,7 +68,7 @@ def command(
     """
     from penstock.cli import reading
     from penstock.latency.models import checked_bound
-    from penstock.latency.unended import unended
+    from penstock.latency.unended import note_on
     from penstock.load import load_model
     from penstock.load.setting import Setting
     from penstock.running.as_modelled import unlike, worst_simulated
@@ -88,7 +88,7 @@ def command(
         return _provided(loads, hosts, wanted, search, answer.seed)
 
     found = enough(bound)
-    notes = unended(found.estimate.sinks, loads)
+    notes = note_on(found.estimate.unended, loads)
     if check:
         measured = hosts.statistics(found.cluster) or known
         deployed = Setting(network=graph, cluster=found.cluster, placement=found.placement, statistics=measured)
@@ -149,6 +149,7 @@ def _show(document: Document, found: Provision, model: str) -> None:
     )
     least = "no fewer are enough" if found.lower_bound == found.hosts else f"at least {found.lower_bound} are needed"
     worst = common.worst(document["worst"], document)
-    common.say(f"worst {worst} by the model {model}, bound {document['bound']:g}; {least}")
+    unknown = f"; not known to keep the bound: {', '.join(document['unknown'])}" if document["unknown"] else ""
+    common.say(f"worst {worst} by the model {model}, bound {document['bound']:g}; {least}{unknown}")
     if "checked" in document:
         common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")

@@ -23,6 +23,7 @@ from penstock.latency.shape import Pace
 from penstock.latency.spread import HIGH, LOW, batch_draws, spread_of, worst_draws
 from penstock.latency.steady import steady_state
 from penstock.latency.tables import LONGEST
+from penstock.latency.unended import unended
 from penstock.load import LoadModel, Statistics
 from penstock.load.fitting import host_of
 from penstock.load.statistics import HostStatistics
@@ -392,6 +393,7 @@ def microbatch_estimate(
     scale = np.array([hosts.factor[name] for name in cluster.hosts]) * capacity
     excess = cumulative_excess(model.host_load(placement, cluster) * scale[:, None], capacity, model.period)
     bar = placed.error_bar(result, ends=True)
+    sinks = {name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()}
     return Estimate(
         model="microbatch",
         period=model.period,
@@ -400,11 +402,12 @@ def microbatch_estimate(
         series=series,
         bottleneck=bar.host,
         excess=dict(zip(cluster.hosts, excess, strict=True)),
-        sinks={name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()},
+        sinks=sinks,
         error=bar,
         notes=(*NOTES, *placed.notes, *([] if total.weight else [UNTOLD])),
         statistics=described(statistics),
         steady=_steady(model, placement, hosts),
+        unended=unended(sinks, model),
     )
 
 

@@ -72,9 +72,9 @@ class Quantiles:
         """Return the figures by their names."""
         return {key: getattr(self, key) for key in KEYS}
 
-    def told(self) -> dict[str, float | None]:
-        """Return what estimates tell: None where nothing came, of which nothing is known."""
-        return {key: value if self.weight else None for key, value in self.by_key().items()}
+    def told(self, *, unended: bool) -> dict[str, float | None]:
+        """Return what estimates tell: None where nothing came since no window ended, of which nothing is known."""
+        return {key: None if unended and not self.weight else value for key, value in self.by_key().items()}
 
 
 KEYS = ("worst", "p99", "p50", "mean")
@@ -245,6 +245,8 @@ class Estimate:
         Of ``microbatch``: batches and latencies at the mean rates, where a closed form is known.
     spread
         The interval from p05 to p95, if it was asked for.
+    unended
+        Sinks of which nothing is known, since no window before them ends within the rates.
     """
 
     model: str
@@ -264,33 +266,40 @@ class Estimate:
     episodes: tuple[Episode, ...] = ()
     steady: Document | None = None
     spread: Spread | None = None
+    unended: tuple[str, ...] = ()
 
     def over_tuples(self) -> Estimate:
         """Return the same with its total over tuples, to stand beside what was measured."""
         return attrs.evolve(self, total=self.tuples, units="tuples")
 
+    def told(self, sink: str | None = None) -> dict[str, float | None]:
+        """Return the figures over all sinks or of one; None where no window before them ends."""
+        if sink is None:
+            return self.total.told(unended=bool(self.unended))
+        return self.sinks[sink].told(unended=sink in self.unended)
+
     def interval(self, sink: str | None = None) -> Document:
         """Return the key ``interval`` of a report, over all sinks or of one, if it was asked for.
 
-        Without numbers where nothing was predicted.
+        Without numbers of a sink of which nothing is known. Over all there are some, as there are in the series.
         """
         if self.spread is None:
             return {}
-        found, row = self.spread.interval(sink), self.total if sink is None else self.sinks[sink]
-        return found if row.weight else {"interval": dict.fromkeys(found["interval"])}
+        found = self.spread.interval(sink)
+        return {"interval": dict.fromkeys(found["interval"])} if sink in self.unended else found
 
     def document(self) -> Document:
         """Return the keys of ``penstock estimate --json``."""
         return {
             "model": self.model,
             "period": self.period,
-            **self.total.told(),
-            "tuples": self.tuples.told(),
+            **self.total.by_key(),
+            "tuples": self.tuples.told(unended=bool(self.unended)),
             "series": self.series,
             "bottleneck": self.bottleneck,
             "hosts": {name: {"excess": series} for name, series in self.excess.items()},
             "links": {name: {"excess": series} for name, series in self.links.items()},
-            "sinks": {name: {**row.told(), **self.interval(name)} for name, row in self.sinks.items()},
+            "sinks": {name: {**self.told(name), **self.interval(name)} for name in self.sinks},
             "bounds": dict(self.bounds),
             "error": {**attrs.asdict(self.error), "relative": self.error.relative},
             "notes": list(self.notes),
@@ -298,5 +307,4 @@ class Estimate:
             "episodes": [attrs.asdict(episode) for episode in self.episodes],
             **({} if self.steady is None else {"steady": self.steady}),
             **({} if self.spread is None else self.spread.document()),
-            **self.interval(),
         }

@@ -38,7 +38,7 @@ class Many:
         """
         without_replicas(placement)
         found: dict[str, float] = {}
-        for part in self._parts(placement):
+        for part in self.parts(placement):
             key = frozenset(part.items())
             if key not in self.known:
                 self.known[key] = self.hosts.placed(self.model, part).worst()
@@ -46,8 +46,8 @@ class Many:
         sinks = {name: found.get(name, 0.0) for name in self.model.network.sinks}
         return Worst(max(found.values(), default=0.0), sinks)
 
-    def _parts(self, placement: Mapping[str, str]) -> Iterator[dict[str, str]]:
-        """Iterate over the parts of a placement."""
+    def parts(self, placement: Mapping[str, str]) -> Iterator[dict[str, str]]:
+        """Iterate over the parts of a placement, which do nothing to each other."""
         part = {host: {host} for host in placement.values()}
         for hosts in self._joined(placement):
             if any(part[host] is not part[hosts[0]] for host in hosts):

@@ -17,7 +17,7 @@ from penstock.latency.batches import POLLING, BatchHosts
 from penstock.latency.estimate import Quantiles, Spread
 from penstock.latency.fragments import fragments
 from penstock.latency.mace import mace
-from penstock.latency.unended import unended
+from penstock.latency.unended import note_on, unended
 from penstock.load import load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
@@ -62,6 +62,8 @@ class Expected:
         The interval; None where nothing is known to be uncertain.
     notes
         What it cannot tell.
+    unended
+        Sinks of which nothing is known, since no window before them ends within the rates.
     """
 
     model: str
@@ -72,10 +74,17 @@ class Expected:
     load: Array
     spread: Spread | None
     notes: Sequence[str] = ()
+    unended: tuple[str, ...] = ()
+
+    def told(self, sink: str | None = None) -> dict[str, float | None]:
+        """Return the figures over everything or of a sink; None where no window before them ends."""
+        if sink is None:
+            return self.total.told(unended=bool(self.unended))
+        return self.sinks[sink].told(unended=sink in self.unended)
 
     def interval(self) -> dict[str, list[float]] | None:
         """Return the interval over everything by figure; None where there is none, or nothing to tell it of."""
-        if self.spread is None or not self.total.weight:
+        if self.spread is None or (self.unended and not self.total.weight):
             return None
         return {key: list(pair) for key, pair in self.spread.total.items()}
 
@@ -118,6 +127,7 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS, *, ba
     series = result.worst(kept.period, kept.rates.periods)
     found = placed.spread(rng, scheduled=network.scheduled, count=draws) if draws else None
     interval = None if found is None else found.around(total, sinks, series)
+    quiet = unended(sinks, kept)
     return Expected(
         model="microbatch",
         period=kept.period,
@@ -126,7 +136,8 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS, *, ba
         series=series,
         load=load,
         spread=interval,
-        notes=[f"{note[0].upper()}{note[1:]}." for note in unended(sinks, kept)],
+        notes=[f"{note[0].upper()}{note[1:]}." for note in note_on(quiet, kept)],
+        unended=quiet,
     )
 
 
@@ -274,9 +285,9 @@ def what_if(
         "duration": question.duration,
         "model": expected.model,
         "notes": [*expected.notes, *([OVERLOAD_ONLY] if expected.model == "mace" else [])],
-        "latency": expected.total.told(),
+        "latency": expected.told(),
         "interval": expected.interval(),
-        "sinks": {name: row.told() for name, row in expected.sinks.items()},
+        "sinks": {name: expected.told(name) for name in expected.sinks},
         "hosts": {
             name: {"work": float(work[k]), "busy": float(busy[k]), "quota": host.quota}
             for k, (name, host) in enumerate(setting.cluster.hosts.items())

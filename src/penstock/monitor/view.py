@@ -384,11 +384,11 @@ class View:
                 name: {
                     "rows": row.count,
                     "latency": summary([row]),
-                    "predicted": None if found is None or name not in found.sinks else found.sinks[name].told(),
+                    "predicted": None if found is None or name not in found.sinks else found.told(name),
                 }
                 for name, row in board.sinks.items()
             },
-            "predicted": None if found is None else found.total.told(),
+            "predicted": None if found is None else found.told(),
             "interval": None if found is None else found.interval(),
             "model": None if found is None else found.model,
             "whole": True,

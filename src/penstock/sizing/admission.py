@@ -29,6 +29,8 @@ class Admission:
         Whether every placement of the new operators was considered, so that none is better.
     simulated
         Worst latency that the simulator measured (s), by sink, if it was asked.
+    unknown
+        Sinks that it may delay, of which nobody knows whether they keep their bound: no window before them ends.
     """
 
     bounds: Bounds
@@ -37,11 +39,12 @@ class Admission:
     after: Estimate
     exhaustive: bool
     simulated: Mapping[str, float] | None = None
+    unknown: tuple[str, ...] = ()
 
     @property
     def admitted(self) -> bool:
-        """Whether every bound holds with it."""
-        return self.bounds.excess(self.after) <= TIE and not self._later
+        """Whether every bound is known to hold with it."""
+        return self.bounds.excess(self.after) <= TIE and not self._later and not self.unknown
 
     @property
     def breaks(self) -> tuple[str, ...]:
@@ -59,26 +62,27 @@ class Admission:
 
     def document(self) -> Document:
         """Return the keys of ``penstock admit --json``."""
-        old = {} if self.before is None else self.before.sinks
+        old = {} if self.before is None else {name: self.before.told(name)["worst"] for name in self.before.sinks}
         return {
             "admitted": self.admitted,
-            "latency": self.after.total.told()["worst"],
+            "latency": self.after.told()["worst"],
             "bound": self.bounds.latency,
             "sure": self.bounds.sure,
             **interval_document(self.after),
             "placement": dict(self.placement),
             "model": self.after.model,
-            "before": None if self.before is None else self.before.total.told()["worst"],
+            "before": None if self.before is None else self.before.told()["worst"],
             "bottleneck": self.after.bottleneck,
             "sinks": {
                 name: {
-                    "worst": row.told()["worst"],
-                    "before": old[name].told()["worst"] if name in old else None,
+                    "worst": self.after.told(name)["worst"],
+                    "before": old.get(name),
                     **interval_document(self.after, name),
                 }
-                for name, row in self.after.sinks.items()
+                for name in self.after.sinks
             },
             "breaks": list(self.breaks),
+            "unknown": list(self.unknown),
             "exhaustive": self.exhaustive,
             "error": {**attrs.asdict(self.after.error), "relative": self.after.error.relative},
             "notes": list(self.after.notes),

@@ -15,6 +15,7 @@ from penstock.network.meaning import meant
 from penstock.sizing.admission import Admission
 from penstock.sizing.bounds import Bounds
 from penstock.sizing.candidates import Candidates, Doubt
+from penstock.sizing.unknown import Stakes
 
 
 def merged(network: Network, new: Network) -> Network:
@@ -103,8 +104,12 @@ def admit(
 
     many = many_of(model, loads, cluster, statistics)
 
+    stakes = Stakes(many, new, every=bounds.sure)
+
     def excess(added: Mapping[str, str]) -> float:
-        return bounds.excess(estimate(added)) if many is None else bounds.over(*many.worst({**placement, **added}))
+        if many is None:
+            return bounds.excess(estimate(added))
+        return stakes.excess(bounds, many, {**placement, **added})
 
     search = Candidates(loads, whole, tuple(new.operators), placement, cluster, statistics)
     if model == "mace" and cluster.free_links and not bounds.sinks and doubt is None:
@@ -116,12 +121,14 @@ def admit(
     before = None
     if network.operators:
         before = decide(load_model(network, rates.only(network.sources)), placement, cluster, statistics)
+    added = search.named(where)
     return Admission(
         bounds=bounds,
-        placement=Placement(search.named(where)),
+        placement=Placement(added),
         before=before,
         after=after,
         exhaustive=exhaustive,
+        unknown=stakes.among(after.unended, {**placement, **added}),
     )
 
 

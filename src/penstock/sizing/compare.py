@@ -60,7 +60,7 @@ class Candidate:
         found = self.estimate
         return {
             "placement": dict(self.placement),
-            **{key: value for key, value in found.total.told().items() if key != "p50"},
+            **{key: value for key, value in found.total.by_key().items() if key != "p50"},
             "bottleneck": found.bottleneck,
             "load": self.load,
             "error": found.error.relative,

@@ -83,7 +83,7 @@ class Provision:
         used = sorted(set(self.placement.values()))
         return {
             "hosts": self.hosts,
-            "worst": self.estimate.total.told()["worst"],
+            "worst": self.estimate.told()["worst"],
             **interval_document(self.estimate),
             "bound": self.bound,
             "placement": dict(self.placement),
@@ -95,6 +95,7 @@ class Provision:
             "capacity": {name: self.cluster.hosts[name].capacity for name in used},
             "model": self.estimate.model,
             "bottleneck": self.estimate.bottleneck,
+            "unknown": list(self.estimate.unended),
             "error": {**attrs.asdict(self.estimate.error), "relative": self.estimate.error.relative},
             "notes": list(self.estimate.notes),
             **checked_document(self.simulated, holds=(self.simulated or 0.0) <= self.bound + TIE),

@@ -192,4 +192,9 @@ def checked_document(simulated: float | None, *, holds: bool) -> Document:
 
 def interval_document(found: Estimate, sink: str | None = None) -> Document:
     """Return what an answer says of how far off its latencies may be, or those of a sink, if that is known."""
-    return {} if found.spread is None or not found.spread.draws else found.interval(sink)
+    if found.spread is None or not found.spread.draws:
+        return {}
+    whole = found.interval(sink)
+    # Where nothing at all is known there is no series either that a number could be the largest of.
+    unknown = sink is None and found.told()["worst"] is None
+    return {"interval": dict.fromkeys(whole["interval"])} if unknown else whole

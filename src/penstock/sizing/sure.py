@@ -77,9 +77,17 @@ def surely(fleet: Fleet, ask: Callable[[Fleet], Provision]) -> Provision:
     Raises
     ------
     Infeasible
-        If no number of hosts is enough: by the prediction, or with hosts `MOST` times as slow.
+        If no number of hosts is enough: by the prediction, or with hosts `MOST` times as slow; or if the latency of a
+        sink is not known.
     """
     first = found = ask(fleet)
+    if quiet := ", ".join(first.estimate.unended):
+        raise Infeasible(
+            f"nobody can be sure of {first.bound:g} s, since no window before {quiet} ends within the rates: give "
+            "longer rates (--duration, or a file of --rates)",
+            hosts=None,
+            lower_bound=first.lower_bound,
+        )
     bounds, slower = Bounds(first.bound, sure=True), 1.0
     while (over := bounds.excess(found.estimate)) > TIE:
         slower *= STEP
