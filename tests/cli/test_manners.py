@@ -92,7 +92,7 @@ def test_only_readers_of_the_answer_may_leave(penstock: Any, root: Path, monkeyp
     def fails(*_: Any) -> Any:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
-    monkeypatch.setattr("penstock.load.load_model", fails)
+    monkeypatch.setattr("penstock.cli.reading.get_network", fails)
     with pytest.raises(ConnectionError, match="Broken pipe"):
         penstock("load", *PLAN)
 
@@ -103,7 +103,7 @@ def test_a_full_disk_is_not_taken_for_the_answers(penstock: Any, root: Path, mon
     def fails(*_: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("penstock.load.load_model", fails)
+    monkeypatch.setattr("penstock.cli.reading.get_network", fails)
     done = penstock("load", *PLAN)
     assert (done.code, done.out, done.err) == (2, "", "penstock: No space left on device\n")
 
