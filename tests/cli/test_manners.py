@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,15 @@ def test_silence_is_broken_now_and_then(capsys: pytest.CaptureFixture[str]) -> N
     assert len(capsys.readouterr().err.splitlines()) == 4
 
 
+@pytest.fixture
+def hung_up() -> Iterator[None]:
+    """Tests hear of a terminal that closes, also where whoever started them had nothing heard of it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hung_up")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_only_the_first_signal_asks_a_run_to_end_in_order(number: int) -> None:
     """Where something runs it hears of the first signal that asks; else that ends the command with its code."""
@@ -150,6 +160,7 @@ def test_only_the_first_signal_asks_a_run_to_end_in_order(number: int) -> None:
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.usefixtures("hung_up")
 def test_a_terminal_that_closes_asks_once() -> None:
     """What tells of it again cuts no end short; who asks that nothing be heard of it, as nohup does, is not asked."""
     with common.ending_in_order() as asked:
@@ -166,6 +177,7 @@ def test_a_terminal_that_closes_asks_once() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.usefixtures("hung_up")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_has_begun_is_cleaned_up(number: int) -> None:
     """A command that starts hosts is left by SIGTERM and SIGHUP as by Ctrl-C."""

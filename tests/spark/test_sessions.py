@@ -129,7 +129,7 @@ def test_an_endpoint_that_never_answers_is_refused(monkeypatch: pytest.MonkeyPat
 
     class Still(grpc.GenericRpcHandler):  # type: ignore[misc]
         def service(self, _: Any) -> Any:
-            return grpc.unary_unary_rpc_method_handler(lambda *_: over.wait(20))
+            return grpc.unary_unary_rpc_method_handler(lambda *_: b"" * over.wait(20))
 
     server = grpc.server(ThreadPoolExecutor(4), handlers=[Still()])
     port = server.add_insecure_port("127.0.0.1:0")

@@ -43,9 +43,10 @@ def measuring() -> bool:
 
 
 def _heeded(*numbers: signal.Signals) -> list[signal.Signals]:
-    """Return the signals that are not ignored, as nohup has a terminal's that closes."""
-    main = threading.current_thread() is threading.main_thread()
-    return [each for each in numbers if main and signal.getsignal(each) is not signal.SIG_IGN]
+    """Return the signals to listen to: not to a terminal's that closes where that is ignored, as nohup has it."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    return [n for n in numbers if n != signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
 
 
 @contextmanager
