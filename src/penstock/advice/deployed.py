@@ -19,7 +19,7 @@ from penstock.inspection import Inspection, Query, fit_batches
 from penstock.inspection.arrivals import POLL, rate_series
 from penstock.inspection.fit import UNTIMED
 from penstock.inspection.fitted import Fit
-from penstock.inspection.scheduled import Schedule, by_run, once_each, schedule
+from penstock.inspection.scheduled import Schedule, once_each, schedule
 from penstock.telemetry import STATE_COMMIT, Application
 from penstock.units import human
 
@@ -275,7 +275,7 @@ def _by_runs(job: Job, runs: Schedule, query: Query, edges: Array) -> Job:
         phase=runs.phase,
         limit=float("inf"),
         joint=False,
-        rates=rate_series(*by_run(query.batches, query.arrivals), edges).sum(axis=0),
+        rates=rate_series(*runs.counted(query.batches, query.arrivals), edges).sum(axis=0),
         usual=None,
         waiting=0.0,
         progressive=False,

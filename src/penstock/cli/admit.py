@@ -57,7 +57,6 @@ def command(
     from penstock.cli import reading
     from penstock.latency.models import checked_bound, default_model
     from penstock.latency.unended import note_on
-    from penstock.load import load_model
     from penstock.load.setting import Setting
     from penstock.running.as_modelled import unlike, worst_by_sink
     from penstock.sizing.admit import admit
@@ -79,7 +78,7 @@ def command(
     found = admit(runs, added, bound, model=name, sinks=bounds, doubt=doubt if query.sure else None)
     if found.after.spread is None:
         found = attrs.evolve(found, after=doubt(found.after, found.placement))
-    notes, after = note_on(found.after.unended, load_model(whole, expected)), beside(runs, whole, found.placement)
+    notes, after = note_on(found.after.unended, expected.duration), beside(runs, whole, found.placement)
     if check:
         found = attrs.evolve(found, simulated=worst_by_sink(after, expected, name, answer.seed))
         notes += unlike(whole, cluster, after.placement, name)

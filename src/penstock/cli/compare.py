@@ -130,10 +130,9 @@ def command(
 def _said(best: Candidate, unfit: Sequence[Infeasible], rates: Rates) -> list[str]:
     """Return notes on sinks of which nothing is known, and on plans that are not ranked."""
     from penstock.latency.unended import note_on
-    from penstock.load import load_model
 
     left = [f"plans that hosts have no room for are left out: {len(unfit)}; of the first {unfit[0]}"] if unfit else []
-    return note_on(best.estimate.unended, load_model(best.made, rates)) + left
+    return note_on(best.estimate.unended, rates.duration) + left
 
 
 def _show(ranking: Sequence[Candidate], top: int, name: str, model: str, *, several: bool) -> None:

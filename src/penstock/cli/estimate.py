@@ -73,7 +73,7 @@ def command(
         document["notes"] += _crowded(cluster, placed)
     elif model.model is None and batches_unsaid(cluster, placed, known):
         document["notes"].append(BATCHES)
-    document["notes"] += note_on(found.unended, loads)
+    document["notes"] += note_on(found.unended, loads.rates.duration)
     if bound is not None:
         together, single = largest(loads, bound, lambda trial: decide(trial, placed, cluster, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}

@@ -88,7 +88,7 @@ def command(
         return _provided(loads, hosts, wanted, search, answer.seed)
 
     found = enough(bound)
-    notes = note_on(found.estimate.unended, loads)
+    notes = note_on(found.estimate.unended, loads.rates.duration)
     if check:
         measured = hosts.statistics(found.cluster) or known
         deployed = Setting(network=graph, cluster=found.cluster, placement=found.placement, statistics=measured)

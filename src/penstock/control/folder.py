@@ -32,7 +32,7 @@ import attrs
 from penstock.errors import EngineError, InputError, no_locks, writing
 from penstock.files import Document, read_kept, to_json
 from penstock.home import HOME, SIMULATED
-from penstock.own import own_folder, private
+from penstock.own import own_folder, private, write_private
 from penstock.telemetry.runs import ABOUT
 
 HISTORY, JOURNAL = "history.jsonl", "journal.jsonl"
@@ -159,7 +159,7 @@ class Folder:
 
     def write(self, document: Mapping[str, object]) -> None:
         """Replace the state file."""
-        _replace(self.path / "state.json", to_json(dict(document)))
+        write_private(self.path / "state.json", to_json(dict(document)))
 
     @contextlib.contextmanager
     def noting_failure(self) -> Iterator[None]:
@@ -207,7 +207,7 @@ class Folder:
         path, text = self.path / name, _lines(self.history(name)[:length])
         # The next line would become part of one that was cut off.
         if path.exists() and path.read_bytes() != text.encode():
-            _replace(path, text)
+            write_private(path, text)
 
     def history(self, name: str = HISTORY) -> list[Document]:
         """Return the lines of the history, or of the journal, without those that are cut off or have no time."""
@@ -257,7 +257,7 @@ class Folder:
 
     def reply(self, identity: str, document: Mapping[str, object]) -> None:
         """Answer a request."""
-        _replace(self.path / "replies" / f"{identity}.json", to_json(dict(document)))
+        write_private(self.path / "replies" / f"{identity}.json", to_json(dict(document)))
 
     def ask(self, kind: str, given: Document, patience: float = 30.0) -> Document:
         """Ask the controller that runs here, and return its answer; it looks for requests once a period.
@@ -281,7 +281,7 @@ class Folder:
             patience = max(patience, 2 * ((self.read() or {}).get("status") or {}).get("every", 0.0))
         identity = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
         request = self.path / "requests" / f"{identity}.json"
-        _replace(request, json.dumps({**given, "kind": kind, "token": token}))
+        write_private(request, json.dumps({**given, "kind": kind, "token": token}))
         answer, end = self.path / "replies" / f"{identity}.json", time.monotonic() + patience
         alive = True
         while alive and time.monotonic() < end:
@@ -326,17 +326,6 @@ def _locked(lock: IO[str]) -> bool:
             return True
         time.sleep(0.02)
     return False
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file as a whole, readable by its owner only."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with writing(path), contextlib.ExitStack() as stack:
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        stack.callback(part.unlink, missing_ok=True)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(part, path)
 
 
 def _newest(idle: Iterable[Folder]) -> list[Folder]:

@@ -46,6 +46,10 @@ class Schedule:
         """Return the sums over each run of what each batch has, along the last axis."""
         return np.asarray(np.add.reduceat(values, self.first, axis=-1))
 
+    def counted(self, batches: Batches, arrivals: Array) -> tuple[Batches, Array]:
+        """Return a batch a run, and what arrived for all of it: before it, though several batches may take that."""
+        return batches.take(self.first), self.sums(arrivals)
+
 
 def once_each(batches: Batches) -> bool:
     """Return whether each run had one batch: what lies between them is then up to whoever starts the query."""
@@ -78,9 +82,6 @@ def schedule(batches: Batches) -> Schedule | None:
 
 
 def by_run(batches: Batches, arrivals: Array) -> tuple[Batches, Array]:
-    """Return batches and what arrived before each; of a query on a schedule one a run, with what arrived for all of it.
-
-    All that a run takes came before it, though it may take several batches to do so.
-    """
+    """Return batches and what arrived before each; of a query on a schedule one a run."""
     runs = schedule(batches)
-    return (batches, arrivals) if runs is None else (batches.take(runs.first), runs.sums(arrivals))
+    return (batches, arrivals) if runs is None else runs.counted(batches, arrivals)

@@ -205,8 +205,31 @@ def episodes(host: str, waits: Array, period: float, most: int = 5) -> tuple[Epi
     return tuple(sorted(found, key=lambda episode: (-episode.wait, episode.begins))[:most])
 
 
+class Told:
+    """What a prediction tells over everything and of each sink.
+
+    Attributes
+    ----------
+    total, sinks
+        The figures.
+    unended
+        Sinks of which nothing is known, since no window before them ends within the rates.
+    """
+
+    __slots__ = ()
+    total: Quantiles
+    sinks: Mapping[str, Quantiles]
+    unended: tuple[str, ...]
+
+    def told(self, sink: str | None = None) -> dict[str, float | None]:
+        """Return the figures over everything or of a sink; None where no window before them ends."""
+        if sink is None:
+            return self.total.told(unended=bool(self.unended))
+        return self.sinks[sink].told(unended=sink in self.unended)
+
+
 @attrs.frozen(eq=False, kw_only=True)
-class Estimate:
+class Estimate(Told):
     """Estimated latency, with what it rests on and what it leaves out.
 
     Attributes
@@ -271,12 +294,6 @@ class Estimate:
     def over_tuples(self) -> Estimate:
         """Return the same with its total over tuples, to stand beside what was measured."""
         return attrs.evolve(self, total=self.tuples, units="tuples")
-
-    def told(self, sink: str | None = None) -> dict[str, float | None]:
-        """Return the figures over all sinks or of one; None where no window before them ends."""
-        if sink is None:
-            return self.total.told(unended=bool(self.unended))
-        return self.sinks[sink].told(unended=sink in self.unended)
 
     def interval(self, sink: str | None = None) -> Document:
         """Return the key ``interval`` of a report, over all sinks or of one, if it was asked for.

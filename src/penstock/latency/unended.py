@@ -34,11 +34,11 @@ def unended(sinks: Mapping[str, Quantiles], loads: LoadModel) -> tuple[str, ...]
     return tuple(name for name in behind_windows(loads) if not sinks[name].weight)
 
 
-def note_on(quiet: Sequence[str], loads: LoadModel) -> list[str]:
-    """Return a note on sinks of which nothing is known, with what to do; none where there are none."""
+def note_on(quiet: Sequence[str], duration: float) -> list[str]:
+    """Return a note on sinks of which nothing is known under rates of so many seconds; none where there are none."""
     if not quiet:
         return []
-    ends = f"no window before {', '.join(quiet)} ends within the rates of {loads.rates.duration:g} s"
+    ends = f"no window before {', '.join(quiet)} ends within the rates of {duration:g} s"
     return [
         f"{ends}, for windows wait until late rows have come: latency there is unknown, give longer rates "
         "(--duration, or a file of --rates)"

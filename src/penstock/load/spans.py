@@ -49,6 +49,14 @@ def runs_of(
     return found
 
 
+def known_since(runs: Sequence[tuple[float, float]], firsts: Iterable[float]) -> float:
+    """Return from when on all batches are known, where of some queries those before their ``firsts`` are not.
+
+    It is before the end of the last run.
+    """
+    return min(max([runs[0][0], *firsts]), runs[-1][1] - SHORTEST)
+
+
 def share(
     spans: Sequence[tuple[float, float] | None], runs: Iterable[tuple[float, float]], since: float
 ) -> float | None:

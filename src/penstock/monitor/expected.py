@@ -14,7 +14,7 @@ from penstock.cluster import Placement
 from penstock.errors import InputError
 from penstock.files import Document, suggest
 from penstock.latency.batches import POLLING, BatchHosts
-from penstock.latency.estimate import Quantiles, Spread
+from penstock.latency.estimate import Quantiles, Spread, Told
 from penstock.latency.fragments import fragments
 from penstock.latency.mace import mace
 from penstock.latency.unended import note_on, unended
@@ -42,7 +42,7 @@ LONGEST = 3600.0
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Expected:
+class Expected(Told):
     """What a latency model expects.
 
     Attributes
@@ -75,12 +75,6 @@ class Expected:
     spread: Spread | None
     notes: Sequence[str] = ()
     unended: tuple[str, ...] = ()
-
-    def told(self, sink: str | None = None) -> dict[str, float | None]:
-        """Return the figures over everything or of a sink; None where no window before them ends."""
-        if sink is None:
-            return self.total.told(unended=bool(self.unended))
-        return self.sinks[sink].told(unended=sink in self.unended)
 
     def interval(self) -> dict[str, list[float]] | None:
         """Return the interval over everything by figure; None where there is none, or nothing to tell it of."""
@@ -136,7 +130,7 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS, *, ba
         series=series,
         load=load,
         spread=interval,
-        notes=[f"{note[0].upper()}{note[1:]}." for note in note_on(quiet, kept)],
+        notes=[f"{note[0].upper()}{note[1:]}." for note in note_on(quiet, kept.rates.duration)],
         unended=quiet,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from penstock.load.spans import SHORTEST, runs_of, share
+from penstock.load.spans import known_since, runs_of, share
 from penstock.telemetry.run_news import RunBatch
 
 MOST = 7_200
@@ -47,9 +47,8 @@ class Worked:
         batches = [row for rows in self._batches.values() for row in rows]
         first = min(begins[0], self._first or begins[0])
         runs = runs_of([first, *begins[1:]], ends, [(start, end) for _, start, end, _ in batches])
-        known = [rows[0][1] for query, rows in self._batches.items() if query in self._folded]
+        since = known_since(runs, (rows[0][1] for query, rows in self._batches.items() if query in self._folded))
         spans: dict[str, list[tuple[float, float] | None]] = {}
         for host, start, end, busy in batches:
             spans.setdefault(host, []).append(None if busy is None else (start, start + busy * (end - start)))
-        since = min(max([first, *known]), runs[-1][1] - SHORTEST)
         return sum(b - a for a, b in runs), {host: share(rows, runs, since) for host, rows in spans.items()}

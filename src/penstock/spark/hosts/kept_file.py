@@ -12,8 +12,8 @@ from pathlib import Path
 import attrs
 import msgspec
 
-from penstock.errors import InputError, no_locks, writing
-from penstock.own import private
+from penstock.errors import InputError, no_locks
+from penstock.own import private, write_private
 from penstock.spark.hosts.kept import Kept
 
 
@@ -75,12 +75,7 @@ def _write(path: Path, hosts: Mapping[str, Kept]) -> None:
         path.unlink(missing_ok=True)
         return
     rows = {name: {k: v for k, v in attrs.asdict(host).items() if k != "name"} for name, host in sorted(hosts.items())}
-    part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with writing(path), contextlib.ExitStack() as stack:
-        stack.callback(part.unlink, missing_ok=True)
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-            json.dump({"hosts": rows}, out, indent=1)
-        part.replace(path)
+    write_private(path, json.dumps({"hosts": rows}, indent=1))
 
 
 def end(file: str | os.PathLike[str], names: Iterable[str] | None = None) -> list[str]:

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.load.spans import SHORTEST, runs_of, share
+from penstock.load.spans import known_since, runs_of, share
 from penstock.network import Network, Stream
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
@@ -158,9 +158,7 @@ class Outcome:
         first: dict[str, float] = {}
         for batch in self.batches:
             first[batch.query] = min(batch.start, first.get(batch.query, math.inf))
-        known = [start for query, start in first.items() if self.history.upto.get(query, 0)]
-        runs = self.runs
-        return min(max([runs[0][0], *known]), runs[-1][1] - SHORTEST)
+        return known_since(self.runs, (at for query, at in first.items() if self.history.upto.get(query, 0)))
 
     def busy(self, batches: Iterable[Batch]) -> float | None:
         """Return the share of the time that it ran in which a host worked, as far as known; None: not known.
@@ -218,7 +216,7 @@ class Outcome:
         }
 
     def held(self, network: Network) -> dict[str, list[str]]:
-        """Return by operator whose windows have rows the sources for which they wait, as far as these had none."""
+        """Return, by operator whose windows hold rows, the sources without any row so far that they wait for."""
         return held_back(network, {name: row["arrived"] for name, row in self.streams(network).items()})
 
     @property
