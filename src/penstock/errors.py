@@ -101,7 +101,10 @@ BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u
 
 def commands(character: str) -> bool:
     """Whether a character tells a terminal what to do, or lets text look like another; joiners of letters do not."""
-    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in BIDI
+    # Hardly any is.
+    return not character.isprintable() and (
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in BIDI
+    )
 
 
 def printable(text: str) -> str:

@@ -103,13 +103,13 @@ def admit(
         return decide(loads, Placement({**placement, **added}), cluster, statistics)
 
     many = many_of(model, loads, cluster, statistics)
-
-    stakes = Stakes(many, new, every=bounds.sure)
+    # Other models know the latency of every sink.
+    stakes = None if many is None else Stakes(many, new, every=bounds.sure)
 
     def excess(added: Mapping[str, str]) -> float:
-        if many is None:
+        if stakes is None:
             return bounds.excess(estimate(added))
-        return stakes.excess(bounds, many, {**placement, **added})
+        return stakes.excess(bounds, {**placement, **added})
 
     search = Candidates(loads, whole, tuple(new.operators), placement, cluster, statistics)
     if model == "mace" and cluster.free_links and not bounds.sinks and doubt is None:
@@ -128,7 +128,7 @@ def admit(
         before=before,
         after=after,
         exhaustive=exhaustive,
-        unknown=stakes.among(after.unended, {**placement, **added}),
+        unknown=() if stakes is None else stakes.among(after.unended, {**placement, **added}),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import attrs
 
@@ -22,34 +23,37 @@ class Stakes:
     Attributes
     ----------
     many
-        The model that follows windows, of the whole; None: a model that knows the latency of every sink.
+        The model that follows windows, of the whole.
     new
         The new query.
     every
         Whether every sink is at stake, since the answer has to be sure.
     """
 
-    many: Many | None
+    many: Many
     new: Network
     every: bool
+
+    @cached_property
+    def ways(self) -> Mapping[str, frozenset[str]]:
+        """The sinks behind windows, each with the operators before it."""
+        return behind_windows(self.many.model)
 
     def among(self, quiet: Iterable[str], placement: Mapping[str, str]) -> tuple[str, ...]:
         """Return those of some sinks that the new query may delay: its own, and those that it shares hosts with.
 
         What is joined to it by no host, machine or stream is as late as it was.
         """
-        if self.many is None:
-            return ()
-        ways, touched = behind_windows(self.many.model), set[str]()
+        touched = set[str]()
         for part in self.many.parts(placement):
             touched |= part.keys() if part.keys() & self.new.operators.keys() else set()
-        return tuple(name for name in quiet if self.every or name in self.new.sinks or ways[name] & touched)
+        return tuple(name for name in quiet if self.every or name in self.new.sinks or self.ways[name] & touched)
 
-    def excess(self, bounds: Bounds, many: Many, placement: Mapping[str, str]) -> float:
+    def excess(self, bounds: Bounds, placement: Mapping[str, str]) -> float:
         """Return by how much (s) a placement exceeds bounds; far more where a sink of unknown latency is at stake.
 
         Such a sink has a worst latency of 0, since nothing reaches it.
         """
-        worst = many.worst(placement)
-        quiet = [name for name in behind_windows(many.model) if not worst.sinks[name]]
+        worst = self.many.worst(placement)
+        quiet = [name for name in self.ways if not worst.sinks[name]]
         return bounds.over(*worst) + (BEYOND if quiet and self.among(quiet, placement) else 0.0)

@@ -2,7 +2,7 @@
 
 A lock in a folder keeps out whoever comes to the same folder on the same machine. On a server that somebody else runs,
 or that was left running, there may be controllers from anywhere: each says there, in a view that all sessions of the
-server share, who it is and, again and again, when it was last there.
+server share, who it is, and again and again that it is still there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VIEW = "penstock_controller"
 """What holds the claim, among the server's global temporary views."""
 
 EVERY, FORGOTTEN = 10.0, 45.0
-"""Seconds from one time that a controller says it is there to the next, and until one that says nothing has gone."""
+"""Seconds between a controller's signs of life, and after how many without any it counts as gone."""
 
 THERE = "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS"
 
@@ -89,7 +89,7 @@ def alone_on(sessions: Callable[[], Mapping[str, SparkSession]], folder: str) ->
     HostError
         If another controller is at work on one of them.
     """
-    mine, over, held = Claim.of(folder), threading.Event(), set[str]()
+    mine, over = Claim.of(folder), threading.Event()
 
     def repeat() -> None:
         while not over.wait(EVERY):
@@ -100,7 +100,6 @@ def alone_on(sessions: Callable[[], Mapping[str, SparkSession]], folder: str) ->
     try:
         for name, session in sessions().items():
             _take(name, session, mine)
-            held.add(name)
         thread = threading.Thread(target=repeat, name="claims", daemon=True)
         thread.start()
         try:
@@ -108,12 +107,11 @@ def alone_on(sessions: Callable[[], Mapping[str, SparkSession]], folder: str) ->
         finally:
             over.set()
             thread.join()
-            held.update(sessions())
     finally:
-        for name in held & sessions().keys():
+        for session in sessions().values():
             with contextlib.suppress(PySparkException):
-                if (there := _there(sessions()[name])) is not None and there[0] == mine:
-                    sessions()[name].catalog.dropGlobalTempView(VIEW)
+                if (there := _there(session)) is not None and there[0] == mine:
+                    session.catalog.dropGlobalTempView(VIEW)
 
 
 def _take(name: str, session: SparkSession, mine: Claim) -> None:

@@ -54,9 +54,11 @@ def unseen(query: Query, network: Network) -> list[tuple[Source, list[str]]]:
     found = []
     for source, _, number in reading(network, [query]):
         options = {key.lower(): value.lower() for key, value in source.options.items()}
+        if options.get(OPTION.lower()) == "true":
+            continue
         since = read_upto(checkpoint, done, query.inputs.index(source.name)) + 1 if done >= 0 else 0
         names = [unquote(uri) for uri, _, _ in files_listed(checkpoint, number, since)]
         files = [literally(name) for name in names if scheme_of(name) not in LOCAL or not place_of(name).exists()]
-        if files and options.get(OPTION.lower()) != "true":
+        if files:
             found.append((source, files))
     return found
