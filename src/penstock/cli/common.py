@@ -43,7 +43,7 @@ def measuring() -> bool:
 
 
 def _heeded(*numbers: signal.Signals) -> list[signal.Signals]:
-    """Return the signals to listen to: not to a terminal's that closes where that is ignored, as nohup has it."""
+    """Return the signals to listen to: all but SIGHUP where it is ignored, as under nohup."""
     if threading.current_thread() is not threading.main_thread():
         return []
     return [n for n in numbers if n != signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]

@@ -119,7 +119,7 @@ def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ..
         docs_url=None,
         redoc_url=None,
     )
-    # Whoever sends it sends it without what surrounds it.
+    # Headers come without blanks around them, so that no token can have any.
     app.state.token = (token or "").strip(whitespace) or secrets.token_urlsafe(24)
     app.router.route_class = _Bounded
     _guard(app, names)

@@ -9,7 +9,7 @@ from penstock.network import Network
 
 
 def held_back(network: Network, arrived: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return by operator whose windows have rows the sources with event time for which they wait.
+    """Return, by operator whose windows hold rows, the sources with event time that they wait for.
 
     Parameters
     ----------

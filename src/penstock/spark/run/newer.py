@@ -40,5 +40,5 @@ def refuse_newer(query: Query, *, copied: bool) -> None:
                 f"the sink {way.name!r} is newer than this folder, which knows of no batch behind {last} of "
                 f"{query.name!r}: {first} is in {way.options['path']}",
                 file=spec.folder.path,
-                hint="put the newer folder back, or move the sink's files from that one on away: their rows come again",
+                hint="put the newer folder back, or move that file and the later ones away: their rows come again",
             )
